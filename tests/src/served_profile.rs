@@ -35,14 +35,16 @@ impl Requests {
 
 /// Returns the path with `{id}` for each segment that has a digit and is no version.
 fn template(path: &str) -> String {
-    let is_version = |it: &str| {
-        it.strip_prefix('v')
-            .is_some_and(|it| it.starts_with(|it: char| it.is_ascii_digit()))
+    let is_version = |text: &str| {
+        text.strip_prefix('v')
+            .is_some_and(|text| text.starts_with(|character: char| character.is_ascii_digit()))
     };
-    let is_id = |it: &&str| it.contains(|it: char| it.is_ascii_digit()) && !is_version(it);
+    let is_id = |text: &&str| {
+        text.contains(|character: char| character.is_ascii_digit()) && !is_version(text)
+    };
     let segments = path
         .split('/')
-        .map(|it| Some(it).filter(is_id).map_or(it, |_| "{id}"));
+        .map(|part| Some(part).filter(is_id).map_or(part, |_| "{id}"));
     segments.collect::<Vec<_>>().join("/")
 }
 
@@ -90,7 +92,7 @@ impl ServedProfile {
         let config = self
             .config
             .iter()
-            .map(|it| format!("--cloud-config={}", it.display()));
+            .map(|path| format!("--cloud-config={}", path.display()));
         std::iter::once(format!("--cloud-provider={}", self.cloud.name()))
             .chain(config)
             .collect()
@@ -145,7 +147,7 @@ impl ServedProfile {
     #[must_use]
     pub fn is_of_load_balancers(&self, path: &str) -> bool {
         let api = self.cloud.api();
-        let name = |route: &'static str| route.rsplit('/').find(|it| !it.starts_with('{'));
+        let name = |route: &'static str| route.rsplit('/').find(|part| !part.starts_with('{'));
         [api.create, api.load_balancers]
             .into_iter()
             .filter_map(name)

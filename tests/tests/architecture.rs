@@ -48,9 +48,9 @@ fn manifest(directory: &Path) -> Option<(String, BTreeSet<String>)> {
 fn crates() -> BTreeMap<String, BTreeSet<String>> {
     let root = Path::new(ROOT);
     let providers = directories(&root.join("providers"));
-    let fakes: Vec<PathBuf> = providers.iter().map(|it| it.join("fake")).collect();
+    let fakes: Vec<PathBuf> = providers.iter().map(|path| path.join("fake")).collect();
     let others =
-        ["tests", "tests/conformance", "templates/provider", "xtask"].map(|it| root.join(it));
+        ["tests", "tests/conformance", "templates/provider", "xtask"].map(|text| root.join(text));
     let all = [
         directories(&root.join("crates")),
         providers,
@@ -58,7 +58,7 @@ fn crates() -> BTreeMap<String, BTreeSet<String>> {
         others.into(),
     ]
     .concat();
-    let all: BTreeMap<_, _> = all.iter().filter_map(|it| manifest(it)).collect();
+    let all: BTreeMap<_, _> = all.iter().filter_map(|path| manifest(path)).collect();
     let ours: BTreeSet<String> = all.keys().cloned().collect();
     all.into_iter()
         .map(|(name, known)| (name, known.intersection(&ours).cloned().collect()))

@@ -95,7 +95,7 @@ impl Contract {
             "boolean" => ["true", "false"].contains(&text),
             "string" => shape["enum"]
                 .as_array()
-                .is_none_or(|all| all.iter().any(|it| it == text)),
+                .is_none_or(|all| all.iter().any(|object| object == text)),
             "timestamp" => text.ends_with('Z'),
             _ => false,
         };
@@ -150,7 +150,7 @@ impl Contract {
                 for child in element
                     .children
                     .iter()
-                    .filter(|it| !["requestId", "ResponseMetadata"].contains(&it.name))
+                    .filter(|element| !["requestId", "ResponseMetadata"].contains(&element.name))
                 {
                     match Self::member(description, shape, child.name, false) {
                         Some(shape) => self.answer(
@@ -216,7 +216,7 @@ impl Contract {
         let result = root
             .children
             .iter()
-            .find(|it| Some(it.name) == operation["output"]["resultWrapper"].as_str());
+            .find(|element| Some(element.name) == operation["output"]["resultWrapper"].as_str());
         if let Some(shape) = shape("output").filter(|_| root.name == format!("{action}Response")) {
             self.answer(description, shape, result.unwrap_or(&root), &place);
         }

@@ -154,7 +154,7 @@ fn states(it: &Explanation) -> Vec<State> {
                 .as_array()
                 .expect("a list")
                 .iter()
-                .any(|it| it["state"] == cause.state.name())
+                .any(|other_cause| other_cause["state"] == cause.state.name())
         );
     }
     it.causes.iter().map(|cause| cause.state).collect()
@@ -202,7 +202,12 @@ fn nothing_waits_where_all_is_well_and_targets_tell_their_health() {
     let health: Vec<_> = balancer
         .targets
         .iter()
-        .map(|it| (it.node.clone(), it.health.clone().expect("told").is_healthy))
+        .map(|target| {
+            (
+                target.node.clone(),
+                target.health.clone().expect("told").is_healthy,
+            )
+        })
         .collect();
     assert_eq!(
         health,

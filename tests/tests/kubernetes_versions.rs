@@ -120,7 +120,7 @@ fn scenarios_run_on_each_supported_version() {
         .collect();
     let minors: Vec<_> = tested
         .iter()
-        .map(|it| it.rsplit_once('.').unwrap().0.to_owned())
+        .map(|text| text.rsplit_once('.').unwrap().0.to_owned())
         .collect();
     assert_eq!(
         minors,
@@ -129,7 +129,7 @@ fn scenarios_run_on_each_supported_version() {
     );
     let all = tested
         .iter()
-        .map(|it| format!(" v{it}"))
+        .map(|text| format!(" v{text}"))
         .collect::<String>();
     for (recipe, versions) in [
         ("oldest", format!(" v{}", tested[0])),

@@ -22,7 +22,7 @@ fn read_pages(folder: &Path, pages: &mut BTreeMap<String, String>) {
             .is_some_and(|name| name != "target" && name != ".git");
         if path.is_dir() && is_ours {
             read_pages(&path, pages);
-        } else if path.extension().is_some_and(|it| it == "md") {
+        } else if path.extension().is_some_and(|extension| extension == "md") {
             let name = path
                 .strip_prefix(ROOT)
                 .unwrap()
@@ -37,12 +37,13 @@ fn read_pages(folder: &Path, pages: &mut BTreeMap<String, String>) {
 fn anchors(page: &str) -> BTreeSet<String> {
     let headings = page.lines().filter(|line| line.starts_with('#'));
     let headings = headings.map(|line| line.trim_start_matches('#').trim().to_lowercase());
-    let kept = |it: &char| it.is_alphanumeric() || " -_".contains(*it);
+    let kept = |character: &char| character.is_alphanumeric() || " -_".contains(*character);
     headings
-        .map(|it| {
-            it.chars()
+        .map(|headings| {
+            headings
+                .chars()
                 .filter(kept)
-                .map(|it| if it == ' ' { '-' } else { it })
+                .map(|character| if character == ' ' { '-' } else { character })
                 .collect()
         })
         .collect()
@@ -51,7 +52,7 @@ fn anchors(page: &str) -> BTreeSet<String> {
 /// Returns the path that a link from a page leads to, without `..`.
 fn resolved(page: &str, link: &str) -> String {
     let folder = page.rsplit_once('/').map_or("", |(folder, _)| folder);
-    let mut parts: Vec<&str> = folder.split('/').filter(|it| !it.is_empty()).collect();
+    let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in link.split('/') {
         match part {
             ".." => _ = parts.pop(),
@@ -80,11 +81,13 @@ fn broken(name: &str, text: &str, pages: &BTreeMap<String, String>) -> Vec<Strin
         let exists = pages.contains_key(&path) || Path::new(ROOT).join(&path).exists();
         !exists || (!anchor.is_empty() && !has_anchor())
     };
-    let links = link.captures_iter(text).map(|it| it[1].to_owned());
-    let inner = links.filter(|it| !it.contains("://") && !it.starts_with("mailto:"));
+    let links = link
+        .captures_iter(text)
+        .map(|captures| captures[1].to_owned());
+    let inner = links.filter(|link| !link.contains("://") && !link.starts_with("mailto:"));
     inner
-        .filter(|it| leads_nowhere(it))
-        .map(|it| format!("{name}: {it}"))
+        .filter(|text| leads_nowhere(text))
+        .map(|text| format!("{name}: {text}"))
         .collect()
 }
 

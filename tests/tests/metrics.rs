@@ -207,7 +207,7 @@ async fn quarter_of_an_hour() {
         metrics["node_controller_initial_node_sync_delay_seconds"]
             .samples
             .last()
-            .map(|it| it.value),
+            .map(|sample| sample.value),
         Some(3.0)
     );
     assert_eq!(

@@ -13,7 +13,7 @@ fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).expect("a directory");
     for entry in std::fs::read_dir(from)
         .expect("a directory")
-        .map(|it| it.expect("an entry"))
+        .map(|entry| entry.expect("an entry"))
     {
         let (source, target) = (entry.path(), to.join(entry.file_name()));
         match entry.file_type().expect("a type") {
@@ -57,7 +57,7 @@ fn packages(root: &Path) -> Vec<Value> {
 
 fn package(all: &[Value], name: &str) -> Value {
     all.iter()
-        .find(|it| it["name"] == name)
+        .find(|object| object["name"] == name)
         .unwrap_or_else(|| panic!("no package {name}"))
         .clone()
 }
@@ -66,7 +66,7 @@ fn package(all: &[Value], name: &str) -> Value {
 fn has_no_template_name(directory: &Path) {
     for entry in std::fs::read_dir(directory)
         .expect("a directory")
-        .map(|it| it.expect("an entry").path())
+        .map(|entry| entry.expect("an entry").path())
     {
         assert!(!entry.to_string_lossy().contains("acme"), "{entry:?}");
         if entry.is_dir() {
@@ -99,7 +99,7 @@ fn generated_provider_is_registered_and_a_second_one_is_refused() {
     assert!(
         tests
             .as_array()
-            .is_some_and(|it| it.iter().any(|it| it["name"] == "cloud-nine")),
+            .is_some_and(|test| test.iter().any(|object| object["name"] == "cloud-nine")),
         "{tests}"
     );
     let features = package(&all, "cloud-controller-manager")["features"].clone();
@@ -107,7 +107,7 @@ fn generated_provider_is_registered_and_a_second_one_is_refused() {
     assert!(
         features["clouds"]
             .as_array()
-            .is_some_and(|it| it.contains(&"cloud-nine".into())),
+            .is_some_and(|cloud| cloud.contains(&"cloud-nine".into())),
         "{features}"
     );
     for (file, line) in [
@@ -171,7 +171,7 @@ fn generated_crate_outside_the_workspace_names_paths_and_versions_of_its_own() {
     let dependencies = package(&all, "provider-nine")["dependencies"].clone();
     let has_path = |name: &str| {
         let mut all = dependencies.as_array().into_iter().flatten();
-        all.any(|it| it["name"] == name && it["path"].is_string())
+        all.any(|object| object["name"] == name && object["path"].is_string())
     };
     for name in [
         "cloud-provider",

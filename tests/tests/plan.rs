@@ -201,9 +201,9 @@ fn a_fresh_clusters_plan_is_whole_and_carried_out_it_leaves_nothing_to_do() {
         "kubernetes update addresses",
         "kubernetes create condition NetworkUnavailable",
     ] {
-        let found = node
-            .iter()
-            .any(|it| it == step || *it == step.replace("create condition", "update condition"));
+        let found = node.iter().any(|node| {
+            node == step || *node == step.replace("create condition", "update condition")
+        });
         assert!(found, "{step} is missing in\n{}", text(&report));
     }
     assert_eq!(

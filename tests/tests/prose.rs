@@ -61,7 +61,7 @@ fn blocks(text: &str) -> Vec<(usize, Option<Fault>)> {
         }
         let is_prose = !["```", "|", "#", "-", "*", "<"]
             .iter()
-            .any(|it| first.starts_with(it));
+            .any(|text| first.starts_with(text));
         if is_prose && let Some(word) = words(first).next() {
             found.push((number + 1, fault(word, words(&whole).count())));
         }
@@ -79,13 +79,13 @@ fn doc(line: &str) -> Option<(&str, &str)> {
 }
 
 fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|it: char| !it.is_ascii_alphanumeric() && !"_'`-".contains(it))
-        .filter(|it| !it.is_empty())
+    text.split(|character: char| !character.is_ascii_alphanumeric() && !"_'`-".contains(character))
+        .filter(|part| !part.is_empty())
 }
 
 fn fault(first: &str, count: usize) -> Option<Fault> {
     let first = first.trim_matches(['`', '\'']).to_lowercase();
-    if STARTS.split_whitespace().any(|it| it == first) {
+    if STARTS.split_whitespace().any(|text| text == first) {
         return Some(Fault::Start);
     }
     (count <= 3).then_some(Fault::Short)
@@ -101,7 +101,7 @@ fn measure(folder: &Path, name: &str, figures: &mut BTreeMap<String, Figures>) {
     {
         if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
             measure(&path, name, figures);
-        } else if path.extension().is_some_and(|it| it == "rs") {
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
             let of = figures.entry(name.to_owned()).or_default();
             for (_, fault) in blocks(&std::fs::read_to_string(&path).unwrap()) {
                 of.blocks += 1;
@@ -189,14 +189,14 @@ fn table(figures: &BTreeMap<String, Figures>) -> String {
     );
     let total = figures
         .values()
-        .fold(Figures::default(), |sum, it| Figures {
-            blocks: sum.blocks + it.blocks,
-            starts: sum.starts + it.starts,
-            short: sum.short + it.short,
+        .fold(Figures::default(), |sum, figures| Figures {
+            blocks: sum.blocks + figures.blocks,
+            starts: sum.starts + figures.starts,
+            short: sum.short + figures.short,
         });
     let rows = figures
         .iter()
-        .map(|(name, it)| (name.as_str(), *it))
+        .map(|(name, figures)| (name.as_str(), *figures))
         .chain([("total", total)]);
     for (name, it) in rows {
         #[allow(clippy::cast_precision_loss)] // thousands
@@ -259,10 +259,16 @@ fn measure_pages(folder: &Path, found: &mut Vec<String>) {
             .unwrap()
             .to_string_lossy()
             .into_owned();
-        if path.is_dir() && ![".git", "target"].iter().any(|it| path.ends_with(it)) {
+        if path.is_dir()
+            && ![".git", "target"]
+                .iter()
+                .any(|target| path.ends_with(target))
+        {
             measure_pages(&path, found);
-        } else if path.extension().is_some_and(|it| it == "md")
-            && !GENERATED.iter().any(|it| name.starts_with(it))
+        } else if path.extension().is_some_and(|extension| extension == "md")
+            && !GENERATED
+                .iter()
+                .any(|generated| name.starts_with(generated))
         {
             let lines = long_lines(&std::fs::read_to_string(&path).unwrap());
             found.extend(

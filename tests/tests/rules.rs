@@ -44,7 +44,7 @@ fn undefined(text: &str, definitions: &BTreeMap<Id, Definition>) -> Vec<String> 
 fn uncited(definitions: &BTreeMap<Id, Definition>, citations: &Citations) -> Vec<String> {
     let rules = definitions
         .iter()
-        .filter(|(_, it)| it.is_rule() && it.is_normative);
+        .filter(|(_, definition)| definition.is_rule() && definition.is_normative);
     rules
         .filter(|(id, _)| !citations.sites.contains_key(id))
         .map(|(id, _)| id.to_string())
@@ -113,8 +113,8 @@ fn every_case_id_that_is_cited_exists() {
     let found = files().into_iter().flat_map(|file| {
         let ids: Vec<String> = id
             .captures_iter(&file.text)
-            .filter(|it| prefixes.contains(&&it[1]))
-            .map(|it| it[0].to_owned())
+            .filter(|captures| prefixes.contains(&&captures[1]))
+            .map(|captures| captures[0].to_owned())
             .collect();
         ids.into_iter().map(move |id| (file.path.clone(), id))
     });

@@ -95,7 +95,7 @@ fn both_files_take_the_same_file_system() {
     let of = |file: &str, word: &str| -> Vec<String> {
         last_stage(&read(file))
             .into_iter()
-            .filter(|(it, _)| it == word)
+            .filter(|(last_stage, _)| last_stage == word)
             .map(|(_, rest)| rest)
             .collect()
     };
@@ -162,14 +162,14 @@ fn context_of_the_dockerfile_has_all_that_a_build_reads() {
     }
     for path in ["xtask", "patches/jsonpath-rust", "docs/embedding.md"] {
         assert!(
-            needed.iter().any(|it| it == path),
+            needed.iter().any(|needed| needed == path),
             "{path} is not seen: {needed:?}"
         );
     }
     needed.retain(|path| Path::new(ROOT).join(path).exists() || path.contains('*'));
     let is_kept = |path: &String| {
         kept.iter()
-            .any(|it| path == it || path.starts_with(&format!("{it}/")))
+            .any(|text| path == text || path.starts_with(&format!("{text}/")))
     };
     needed.retain(|path| !is_kept(path));
     assert!(needed.is_empty(), ".dockerignore leaves out {needed:?}");

@@ -36,7 +36,7 @@ fn versions<'a>(text: &'a str, marks: &[&str]) -> Vec<&'a str> {
         for (at, _) in text.match_indices(mark) {
             let rest = text[at + mark.len()..].trim_start_matches('"');
             let length = rest
-                .find(|it: char| !it.is_ascii_digit() && it != '.')
+                .find(|character: char| !character.is_ascii_digit() && character != '.')
                 .unwrap_or(rest.len());
             let version = rest[..length].trim_end_matches('.');
             if version.split('.').count() == 3 {

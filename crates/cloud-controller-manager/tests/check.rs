@@ -749,7 +749,7 @@ fn each_annotation_of_a_providers_page_is_warned_of_when_it_is_misspelt() {
     let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/providers");
     let pages: Vec<_> = std::fs::read_dir(pages)
         .unwrap()
-        .map(|it| std::fs::read_to_string(it.unwrap().path()).unwrap())
+        .map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap())
         .collect();
     let mut with_page = 0;
     for provider in providers() {

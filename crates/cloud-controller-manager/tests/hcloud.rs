@@ -219,11 +219,11 @@ async fn called_as_hetzners_own_program_it_needs_no_flag_and_has_its_metrics_whe
         let (name, rest) = line.split_once(['{', ' ']).unwrap();
         let parts: Vec<_> = rest
             .split(['{', ',', '}'])
-            .filter(|it| it.contains('='))
+            .filter(|part| part.contains('='))
             .collect();
         let shown = text
             .lines()
-            .any(|it| it.starts_with(name) && parts.iter().all(|part| it.contains(part)));
+            .any(|line| line.starts_with(name) && parts.iter().all(|part| line.contains(part)));
         assert!(shown, "{line:?} is missing in:\n{text}");
     }
     assert!(!process.text().contains(TOKEN), "no secret in the log");
@@ -265,10 +265,10 @@ async fn a_load_balancer_is_made_and_what_the_provider_says_becomes_an_event() {
     );
     let told = || {
         let events = world.api.list("events");
-        events.iter().any(|it| {
-            it["reason"] == "LoadBalancerTypeUnconfigured"
-                && it["source"]["component"] == "hcloud-cloud-controller-manager"
-                && it["involvedObject"]["name"] == "web"
+        events.iter().any(|event| {
+            event["reason"] == "LoadBalancerTypeUnconfigured"
+                && event["source"]["component"] == "hcloud-cloud-controller-manager"
+                && event["involvedObject"]["name"] == "web"
         })
     };
     process.until("the provider's event", told).await;

@@ -53,7 +53,7 @@ mod tests {
         fn likeness_is_the_normalized_distance_of_the_whole_names(known in "[a-d/]{0,12}", name in "[a-d/]{0,12}") {
             let expected = strsim::normalized_damerau_levenshtein(&known, &name);
             let expected = Some(expected).filter(|likeness| *likeness > ALIKE);
-            proptest::prop_assert_eq!(likeness(&known, &name).map(|it| (it * 1e9).round()), expected.map(|it| (it * 1e9).round()));
+            proptest::prop_assert_eq!(likeness(&known, &name).map(|likeness| (likeness * 1e9).round()), expected.map(|number| (number * 1e9).round()));
         }
     }
 }

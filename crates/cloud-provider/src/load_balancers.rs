@@ -450,7 +450,7 @@ pub fn default_load_balancer_name(service: &Service) -> String {
 /// ```
 #[must_use]
 pub fn is_default_load_balancer_name(name: &str) -> bool {
-    let is_digit = |it: u8| it.is_ascii_digit() || (b'a'..=b'f').contains(&it);
+    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     name.strip_prefix('a')
         .is_some_and(|digits| digits.len() == 31 && digits.bytes().all(is_digit))
 }

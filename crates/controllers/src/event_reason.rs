@@ -117,7 +117,7 @@ mod tests {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 sources(&path, found);
-            } else if path.extension().is_some_and(|it| it == "rs") {
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
                 found.push(path);
             }
         }
@@ -136,7 +136,7 @@ mod tests {
         let is_a_text = |source: &str| {
             ["Warning, \"", "Normal, \""]
                 .iter()
-                .any(|it| source.contains(&format!("EventType::{it}")))
+                .any(|normal| source.contains(&format!("EventType::{normal}")))
         };
         found.retain(|path| is_a_text(&std::fs::read_to_string(path).unwrap()));
         assert_eq!(found, Vec::<PathBuf>::new());

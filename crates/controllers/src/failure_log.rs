@@ -92,7 +92,7 @@ mod tests {
         let (log, start) = (FailureLog::default(), Instant::now());
         let lines: Vec<_> = (0..36)
             .filter_map(|pass| log.failed("look-up", "", start + seconds(5 * pass)))
-            .map(|it| it.failures)
+            .map(|due_line| due_line.failures)
             .collect();
         assert_eq!(lines, [1, 13, 25], "36 passes in three minutes");
         let end = log.succeeded("look-up", "", start + seconds(180)).unwrap();

@@ -263,7 +263,8 @@ mod tests {
             node("k3s://a", false),
         ];
         let summary = |nodes: &[&Node]| {
-            NoIdentity::of(&acme, nodes.iter().copied()).map(|it| (it.lasts(), it.to_string()))
+            NoIdentity::of(&acme, nodes.iter().copied())
+                .map(|error| (error.lasts(), error.to_string()))
         };
         assert_eq!(summary(&[]), None);
         assert_eq!(summary(&[&bare, &ours]), None, "one target is enough");

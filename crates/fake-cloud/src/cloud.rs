@@ -123,7 +123,7 @@ async fn serve<C: Cloud>(State(handle): State<Handle<C>>, request: Request) -> R
         path: recorded.path,
         ids: target.ids,
         query: Query::try_from_uri(&head.uri)
-            .map(|Query(it)| it)
+            .map(|Query(entry)| entry)
             .unwrap_or_default(),
         headers: head.headers,
         bytes,
@@ -152,7 +152,7 @@ fn answer<C: Cloud>(
         );
     }
     let refused = request.effects.refused();
-    let retry_after = refused.as_ref().and_then(|it| it.retry_after);
+    let retry_after = refused.as_ref().and_then(|entry| entry.retry_after);
     let done = admitted.and_then(|()| match (refused, handler) {
         (Some(refused), _) => Err(C::refusal(request, refused)),
         (None, Some(handler)) => handler(cloud, request),

@@ -13,7 +13,7 @@ use crate::port::Port;
 pub fn argument<T: std::str::FromStr>(at: usize, otherwise: T) -> T {
     std::env::args()
         .nth(at)
-        .and_then(|it| it.parse().ok())
+        .and_then(|arg| arg.parse().ok())
         .unwrap_or(otherwise)
 }
 
@@ -55,9 +55,9 @@ pub fn execute<C: Cloud>(
     let text = if name == "requests" {
         let requests = fake.fault_injector().requests().into_iter();
         fake.fault_injector().forget_requests();
-        let line = |it: Value| it.to_string() + "\n";
+        let line = |object: Value| object.to_string() + "\n";
         requests
-            .map(|it| json!({"route": it.route, "path": it.path, "query": it.query, "body": it.body, "status": it.status}))
+            .map(|request| json!({"route": request.route, "path": request.path, "query": request.query, "body": request.body, "status": request.status}))
             .map(line)
             .collect()
     } else {

@@ -253,8 +253,8 @@ impl Effects {
     /// Returns the error code of operations that the request starts, if they fail.
     #[must_use]
     pub fn error(&self) -> Option<String> {
-        self.find(|it| {
-            if let FaultKind::EndsInError(code) = it {
+        self.find(|fault| {
+            if let FaultKind::EndsInError(code) = fault {
                 Some(code.clone())
             } else {
                 None
@@ -263,8 +263,8 @@ impl Effects {
     }
 
     pub(crate) fn missing_page(&self) -> Option<usize> {
-        self.find(|it| {
-            if let FaultKind::MissingPage(at) = it {
+        self.find(|fault| {
+            if let FaultKind::MissingPage(at) = fault {
                 Some(*at)
             } else {
                 None
@@ -273,8 +273,8 @@ impl Effects {
     }
 
     pub(crate) fn early_end(&self) -> Option<usize> {
-        self.find(|it| {
-            if let FaultKind::EarlyEnd(at) = it {
+        self.find(|fault| {
+            if let FaultKind::EarlyEnd(at) = fault {
                 Some(*at)
             } else {
                 None
@@ -284,7 +284,7 @@ impl Effects {
 
     /// Returns the number of bytes to send before the answer.
     pub(crate) fn padding(&self) -> Option<usize> {
-        self.find(|it| match it {
+        self.find(|fault| match fault {
             FaultKind::LongAnswer(bytes) => Some(*bytes),
             FaultKind::EndlessAnswer => Some(usize::MAX),
             _ => None,
@@ -293,8 +293,8 @@ impl Effects {
 
     /// Returns the status that a proxy between client and API answers with.
     pub(crate) fn foreign(&self) -> Option<u16> {
-        self.find(|it| {
-            if let FaultKind::Status(status) = it {
+        self.find(|fault| {
+            if let FaultKind::Status(status) = fault {
                 Some(*status)
             } else {
                 None
@@ -303,8 +303,8 @@ impl Effects {
     }
 
     pub(crate) fn refused(&self) -> Option<Refused> {
-        self.find(|it| {
-            if let FaultKind::Refused(refused) = it {
+        self.find(|fault| {
+            if let FaultKind::Refused(refused) = fault {
                 Some(refused.clone())
             } else {
                 None
@@ -317,8 +317,8 @@ impl Effects {
         if self.has(&FaultKind::Hang) {
             pending::<()>().await;
         }
-        if let Some(time) = self.find(|it| {
-            if let FaultKind::Latency(time) = it {
+        if let Some(time) = self.find(|fault| {
+            if let FaultKind::Latency(time) = fault {
                 Some(*time)
             } else {
                 None

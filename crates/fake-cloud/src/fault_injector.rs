@@ -86,7 +86,7 @@ impl FaultInjector {
     pub fn count(&self, route: &str) -> usize {
         let counts = self.counts().into_iter();
         counts
-            .filter(|(it, _)| it == route || it.split(' ').next() == Some(route))
+            .filter(|(text, _)| text == route || text.split(' ').next() == Some(route))
             .map(|(_, count)| count)
             .sum()
     }
@@ -96,8 +96,8 @@ impl FaultInjector {
     pub fn bodies(&self, route: &str) -> Vec<Value> {
         self.requests()
             .into_iter()
-            .filter(|it| it.route == route)
-            .map(|it| it.body)
+            .filter(|request| request.route == route)
+            .map(|request| request.body)
             .collect()
     }
 
@@ -107,7 +107,7 @@ impl FaultInjector {
         self.requests()
             .into_iter()
             .filter(Recorded::is_mutation)
-            .map(|it| (it.route, it.body))
+            .map(|request| (request.route, request.body))
             .collect()
     }
 
@@ -166,7 +166,7 @@ impl Passing {
             .state()
             .requests
             .get_mut(self.index)
-            .filter(|it| it.at == self.at)
+            .filter(|request| request.at == self.at)
         {
             record.status = answer.status().as_u16();
         }

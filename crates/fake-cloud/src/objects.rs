@@ -56,7 +56,7 @@ impl Objects {
     pub fn matching(&self, kind: &str, matches: impl Fn(&Value) -> bool) -> Vec<Value> {
         self.all(kind)
             .iter()
-            .filter(|it| it["_account"] == self.account && matches(it))
+            .filter(|object| object["_account"] == self.account && matches(object))
             .cloned()
             .collect()
     }
@@ -76,7 +76,7 @@ impl Objects {
         let found = self
             .each(kind)
             .iter_mut()
-            .find(|it| it["_account"] == account && it[key] == *id);
+            .find(|object| object["_account"] == account && object[key] == *id);
         found
             .ok_or_else(|| Refused::code(code, format!("The specified {key} {id} does not exist.")))
     }
@@ -86,7 +86,7 @@ impl Objects {
         let account = self.account;
         let all = self.each(kind);
         let before = all.len();
-        all.retain(|it| it["_account"] != account || !is_gone(it));
+        all.retain(|object| object["_account"] != account || !is_gone(object));
         before - all.len()
     }
 }

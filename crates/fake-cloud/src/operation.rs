@@ -58,6 +58,8 @@ impl Operations {
         if self.is_frozen {
             return Vec::new();
         }
-        self.running.extract_if(.., |_, it| it.is_over()).collect()
+        self.running
+            .extract_if(.., |_, operation| operation.is_over())
+            .collect()
     }
 }

@@ -66,7 +66,9 @@ impl<S> ApiRequest<S> {
     /// Returns a header of the request.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.get(name).and_then(|it| it.to_str().ok())
+        self.headers
+            .get(name)
+            .and_then(|header| header.to_str().ok())
     }
 
     /// Returns `true` if the body is not valid JSON.

@@ -37,7 +37,7 @@ impl<C: Cloud> Target<C> {
         let under = || {
             C::ROUTES
                 .iter()
-                .filter_map(|it| Some((it, path.strip_prefix(it.prefix)?)))
+                .filter_map(|routes| Some((routes, path.strip_prefix(routes.prefix)?)))
         };
         for (Routes { service, table, .. }, rest) in under() {
             for (_, template, handler) in table.iter().filter(|(wanted, ..)| *wanted == method) {

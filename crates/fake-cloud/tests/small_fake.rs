@@ -27,7 +27,7 @@ struct Acme {
 fn list(acme: &mut Acme, request: &ApiRequest<()>) -> Result<Reply, Refused> {
     let number = request
         .query("page")
-        .and_then(|it| it.parse().ok())
+        .and_then(|query| query.parse().ok())
         .unwrap_or(1);
     let page = Page::numbered(acme.machines.values(), number, 2, &request.effects);
     let next = match page.next {
@@ -82,7 +82,7 @@ impl Cloud for Acme {
             };
             self.machines
                 .entry(name)
-                .and_modify(|it| it["state"] = state.into());
+                .and_modify(|entry| entry["state"] = state.into());
         }
     }
     fn admit(&mut self, request: &mut ApiRequest<()>) -> Result<(), Refused> {
@@ -130,7 +130,7 @@ async fn send(
     (
         status,
         headers,
-        bytes.map(|it| serde_json::from_slice(&it).unwrap_or_default()),
+        bytes.map(|bytes| serde_json::from_slice(&bytes).unwrap_or_default()),
     )
 }
 
@@ -417,7 +417,9 @@ async fn console_changes_and_shows_the_cloud_and_its_requests() {
     console::execute(&acme, &format!("requests {file}"), command).unwrap();
     assert_eq!(console::read(&file)["route"], "GET /machines/{name}");
     assert!(acme.fault_injector().requests().is_empty());
-    assert!(console::execute(&acme, "jump", command).is_err_and(|it| it == "unknown command"));
+    assert!(
+        console::execute(&acme, "jump", command).is_err_and(|execute| execute == "unknown command")
+    );
 }
 
 #[test]

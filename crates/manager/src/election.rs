@@ -130,10 +130,9 @@ impl LeaderElection {
             .as_ref()
             .map(|(_, assignment)| assignment.clone());
         move |names| {
-            assignment
-                .as_ref()
-                .map_or(Under::MainLease, |it| it.of(names.canonical))
-                == lease
+            assignment.as_ref().map_or(Under::MainLease, |assignment| {
+                assignment.of(names.canonical)
+            }) == lease
         }
     }
 
@@ -157,7 +156,10 @@ impl LeaderElection {
     /// Returns the check `leaderElection`, which fails if a lease fails (APP-68, APP-82 *ours*); `None` without leader
     /// election.
     pub(crate) fn health(&self) -> Option<Arc<dyn Check>> {
-        let leaderships: Vec<_> = self.candidates().map(|it| it.leadership.clone()).collect();
+        let leaderships: Vec<_> = self
+            .candidates()
+            .map(|candidate| candidate.leadership.clone())
+            .collect();
         let check = move || leaderships.iter().try_for_each(Leadership::health);
         self.main
             .is_some()
@@ -199,8 +201,14 @@ impl LeaderElection {
 
     /// Returns a future that ends when a held lease is lost (APP-65, APP-81), with the failure that ends the process.
     pub(crate) fn lost(&self) -> impl Future<Output = Failure> + use<> {
-        let main = self.main.as_ref().map(|it| it.leadership.clone());
-        let second = self.migration.as_ref().map(|(it, _)| it.leadership.clone());
+        let main = self
+            .main
+            .as_ref()
+            .map(|candidate| candidate.leadership.clone());
+        let second = self
+            .migration
+            .as_ref()
+            .map(|(candidate, _)| candidate.leadership.clone());
         async move {
             let (main, second) = (lost(main), lost(second));
             tokio::select! {
@@ -214,12 +222,16 @@ impl LeaderElection {
     /// Leaves the leases to expire instead of releasing them at the end (INV-6, APP-67).
     pub(crate) fn leave_to_expire(&self) {
         self.candidates()
-            .for_each(|it| it.leadership.leave_to_expire());
+            .for_each(|candidate| candidate.leadership.leave_to_expire());
     }
 
     /// Stops the election of the main lease without releasing it. Renewing or releasing it would be a change.
     pub(crate) fn abort(&self) {
-        if let Some(running) = self.main.as_ref().and_then(|it| it.running.as_ref()) {
+        if let Some(running) = self
+            .main
+            .as_ref()
+            .and_then(|candidate| candidate.running.as_ref())
+        {
             running.abort();
         }
     }

@@ -34,7 +34,7 @@ async fn main() {
     let text = metrics.render();
     println!(
         "{{\"series_lines\": {}, \"bytes\": {}}}",
-        text.lines().filter(|it| !it.starts_with('#')).count(),
+        text.lines().filter(|line| !line.starts_with('#')).count(),
         text.len()
     );
     let milliseconds = |time: Duration| time.as_secs_f64() * 1000.0;

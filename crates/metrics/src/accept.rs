@@ -54,7 +54,7 @@ impl Format {
         for range in ranges.into_iter().filter(|range| range.weight > 0.0) {
             scheme = ESCAPING_SCHEMES
                 .into_iter()
-                .find(|it| it.0 == range.parameter("escaping"))
+                .find(|escaping_scheme| escaping_scheme.0 == range.parameter("escaping"))
                 .unwrap_or(scheme);
             if range.is_protobuf() {
                 return Self::Protobuf(scheme);

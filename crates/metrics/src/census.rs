@@ -104,7 +104,7 @@ impl LoadBalancerState {
         }
         let ingress = status
             .and_then(|status| status.load_balancer.as_ref())
-            .and_then(|it| it.ingress.as_ref());
+            .and_then(|load_balancer| load_balancer.ingress.as_ref());
         let state = if ingress.is_some_and(|all| !all.is_empty()) {
             Self::Ready
         } else {

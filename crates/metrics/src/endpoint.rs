@@ -126,7 +126,7 @@ mod tests {
             let labels = pairs.collect::<Vec<_>>().join(",");
             let mut sample = |suffix: &str, bound: Option<f64>, value: f64| {
                 let bound = bound.map(|bound| format!("le=\"{bound}\"").replace("inf", "+Inf"));
-                let labels = [Some(labels.clone()).filter(|it| !it.is_empty()), bound];
+                let labels = [Some(labels.clone()).filter(|text| !text.is_empty()), bound];
                 let labels = labels.into_iter().flatten().collect::<Vec<_>>().join(",");
                 let labels = if labels.is_empty() {
                     labels

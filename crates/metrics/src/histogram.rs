@@ -164,8 +164,8 @@ impl HistogramVec {
             children.binary_search_by(|(known, _)| {
                 known
                     .iter()
-                    .map(|it| &**it)
-                    .cmp(order.iter().map(|&it| values[it]))
+                    .map(|text| &**text)
+                    .cmp(order.iter().map(|&order| values[order]))
             })
         };
         let known = children.read();

@@ -376,7 +376,7 @@ mod tests {
                 let labels: Vec<_> = metric
                     .label
                     .iter()
-                    .map(|it| format!("{}={}", it.name(), it.value()))
+                    .map(|label_pair| format!("{}={}", label_pair.name(), label_pair.value()))
                     .collect();
                 let value = metric
                     .counter

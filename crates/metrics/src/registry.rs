@@ -159,12 +159,15 @@ impl Registry {
     /// Returns all series with their current values, sorted by name; series without samples are left out (MET-3).
     pub(crate) fn gather(&self) -> Vec<Exposed> {
         let mut families = self.declared.gather();
-        let names: HashSet<String> = families.iter().map(|it| it.name().to_owned()).collect();
+        let names: HashSet<String> = families
+            .iter()
+            .map(|family| family.name().to_owned())
+            .collect();
         families.extend(
             self.collectors
                 .gather()
                 .into_iter()
-                .filter(|it| !names.contains(it.name())),
+                .filter(|gather| !names.contains(gather.name())),
         );
         families.sort_by(|a, b| a.name().cmp(b.name()));
         families

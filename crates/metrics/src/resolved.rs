@@ -79,7 +79,7 @@ mod tests {
             for _ in 0..8 {
                 scope.spawn(|| {
                     for key in 0..50 {
-                        let child = children.get(|it| *it == key, || (key, 0.into()));
+                        let child = children.get(|children| *children == key, || (key, 0.into()));
                         child
                             .unwrap()
                             .fetch_add(1, std::sync::atomic::Ordering::Relaxed);

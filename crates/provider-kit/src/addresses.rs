@@ -116,7 +116,9 @@ mod tests {
                 .external(ips(&["2001:db8::1", "203.0.113.7"]), family)
                 .build();
             assert_eq!(
-                list.iter().map(|it| &*it.address).collect::<Vec<_>>(),
+                list.iter()
+                    .map(|address| &*address.address)
+                    .collect::<Vec<_>>(),
                 expected,
                 "{family:?}"
             );
@@ -132,7 +134,7 @@ mod tests {
             .build();
         let shown: Vec<_> = list
             .iter()
-            .map(|it| format!("{} {}", it.kind.as_str(), it.address))
+            .map(|address| format!("{} {}", address.kind.as_str(), address.address))
             .collect();
         assert_eq!(
             shown,

@@ -83,7 +83,7 @@ impl<T: Send + Sync + 'static> Catalog<T> {
     where
         T: Clone,
     {
-        let fitting = |all: &[T]| all.iter().filter(|it| fits(it)).cloned().collect();
+        let fitting = |all: &[T]| all.iter().filter(|entry| fits(entry)).cloned().collect();
         let found: Vec<T> = self.look(fitting, Vec::is_empty).await?.0;
         Ok(found)
     }
@@ -122,7 +122,7 @@ impl<T: Send + Sync + 'static> Catalog<T> {
         read: impl Fn(&T) -> R,
     ) -> Result<(R, bool)> {
         let find = |all: &[T]| {
-            let found = all.iter().find(|it| key_of(it) == key).map(&read);
+            let found = all.iter().find(|entry| key_of(entry) == key).map(&read);
             found.ok_or_else(|| {
                 let available = quoted(all.iter().map(&key_of), EXAMPLES);
                 Error::invalid(excerpt(format!(
@@ -183,7 +183,7 @@ mod tests {
 
     async fn is_found(catalog: &Catalog<String>, name: &str) -> Option<bool> {
         catalog
-            .named(name, |it| it, |_| ())
+            .named(name, |catalog| catalog, |_| ())
             .await
             .ok()
             .map(|((), is_kept)| is_kept)
@@ -217,10 +217,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn error_lists_what_exists_and_has_a_bounded_length() {
         let many = Catalog::new("type", Duration::ZERO, async || {
-            Ok((0..1000).map(|it| format!("t{it}")).collect())
+            Ok((0..1000).map(|number| format!("t{number}")).collect())
         });
         let error = many
-            .named("x", |it: &String| it, |_| ())
+            .named("x", |text: &String| text, |_| ())
             .await
             .unwrap_err()
             .to_string();
@@ -231,7 +231,7 @@ mod tests {
         assert!(error.ends_with(r#""t19", and 980 more"#), "{error}");
         let none = Catalog::new("type", Duration::ZERO, async || Ok(Vec::<String>::new()));
         let error = none
-            .with_id(&"x".repeat(9000), |it| it, |_| ())
+            .with_id(&"x".repeat(9000), |id| id, |_| ())
             .await
             .unwrap_err()
             .to_string();

@@ -126,7 +126,7 @@ fn nodes(slices: &[Value]) -> BTreeSet<String> {
         .iter()
         .flat_map(|slice| slice["endpoints"].as_array().into_iter().flatten());
     endpoints
-        .filter_map(|it| it["nodeName"].as_str().map(str::to_owned))
+        .filter_map(|endpoint| endpoint["nodeName"].as_str().map(str::to_owned))
         .collect()
 }
 
@@ -136,7 +136,7 @@ fn digest(slices: &[Value], followed: Followed) -> String {
         Followed::Nodes => nodes(slices),
         Followed::Everything => slices
             .iter()
-            .map(|it| json!([it["endpoints"], it["ports"]]).to_string())
+            .map(|object| json!([object["endpoints"], object["ports"]]).to_string())
             .collect(),
     };
     let text = parts
@@ -196,7 +196,7 @@ impl Inner {
             .await?;
         let version = list["metadata"]["resourceVersion"]
             .as_str()
-            .filter(|it| !it.is_empty());
+            .filter(|resource_version| !resource_version.is_empty());
         let version = version
             .ok_or_else(|| Error::other(format!("the list was answered {status}")))?
             .to_owned();
@@ -235,7 +235,7 @@ impl Inner {
                 )));
             }
             let metadata = &event["object"]["metadata"];
-            let text = |it: &Value| it.as_str().unwrap_or_default().to_owned();
+            let text = |object: &Value| object.as_str().unwrap_or_default().to_owned();
             newest = text(&metadata["resourceVersion"]);
             changed.insert((
                 text(&metadata["namespace"]),
@@ -329,7 +329,7 @@ mod tests {
             let patches = cluster.take_patches();
             assert_eq!(!patches.is_empty(), expected, "{names:?}: {patches:?}");
             let found = nodes.of(&service()).await.unwrap().unwrap();
-            let names: BTreeSet<_> = names.iter().map(|it| (*it).to_owned()).collect();
+            let names: BTreeSet<_> = names.iter().map(|name| (*name).to_owned()).collect();
             assert_eq!(found, names);
         }
     }

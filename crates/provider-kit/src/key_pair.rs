@@ -205,7 +205,7 @@ mod tests {
             pair(&PEM.replace("AAEC", "AAED"), KEY),
             pair(PEM, &KEY.replace("AAEC", "AAED")),
         ];
-        let digests = digests.map(|it| it.digest());
+        let digests = digests.map(|key_pair| key_pair.digest());
         assert!(
             digests[0] != digests[1] && digests[0] != digests[2] && digests[0].len() == 64,
             "{digests:?}"

@@ -88,7 +88,8 @@ impl NodeBlocks {
         } else {
             lengths.ipv6
         };
-        let fits = |it: &u8| (self.range.prefix_len()..=self.range.max_prefix_len()).contains(it);
+        let fits =
+            |byte: &u8| (self.range.prefix_len()..=self.range.max_prefix_len()).contains(byte);
         Self {
             length: stated.filter(fits).unwrap_or(self.length),
             ..self
@@ -100,12 +101,12 @@ impl NodeBlocks {
         let (narrow, wide): (Vec<IpNet>, Vec<IpNet>) = used
             .iter()
             .copied()
-            .partition(|it| it.prefix_len() >= self.length);
-        let block = |it: IpNet| Some(IpNet::new(it.addr(), self.length).ok()?.trunc());
+            .partition(|network| network.prefix_len() >= self.length);
+        let block = |network: IpNet| Some(IpNet::new(network.addr(), self.length).ok()?.trunc());
         let taken: HashSet<IpNet> = narrow.into_iter().filter_map(block).collect();
         let blocks = self.range.subnets(self.length).into_iter().flatten();
         blocks.filter(move |block| {
-            !taken.contains(block) && !wide.iter().any(|it| it.contains(block))
+            !taken.contains(block) && !wide.iter().any(|network| network.contains(block))
         })
     }
 }
@@ -130,9 +131,9 @@ impl FreeBlocks<'_> {
         let overlaps = |block: &IpNet| {
             self.given
                 .iter()
-                .any(|it| it.contains(block) || block.contains(it))
+                .any(|network| network.contains(block) || block.contains(network))
         };
-        let block = blocks.find(|it| !overlaps(it))?;
+        let block = blocks.find(|network| !overlaps(network))?;
         self.given.push(block);
         Some(block)
     }
@@ -194,7 +195,7 @@ impl<S: PodRangeSource> NodeIpam<S> {
         let shown = nodes
             .iter()
             .flat_map(|node| &node.pod_cidrs)
-            .filter_map(|it| it.parse().ok());
+            .filter_map(|pod_cidr| pod_cidr.parse().ok());
         let pending = self
             .pending
             .values()
@@ -221,14 +222,18 @@ impl<S: PodRangeSource> NodeIpam<S> {
                 .pending
                 .get(&node.uid)
                 .map(|(blocks, _)| blocks.clone())
-                .filter(|it| !it.is_empty());
-            let wanted: Vec<NodeBlocks> = self.blocks.iter().map(|it| it.with(lengths)).collect();
+                .filter(|blocks| !blocks.is_empty());
+            let wanted: Vec<NodeBlocks> = self
+                .blocks
+                .iter()
+                .map(|blocks| blocks.with(lengths))
+                .collect();
             let blocks: Option<Vec<IpNet>> =
-                sent.or_else(|| wanted.iter().map(|it| free.next(*it)).collect());
+                sent.or_else(|| wanted.iter().map(|blocks| free.next(*blocks)).collect());
             let Some(blocks) = blocks else {
                 let ranges: Vec<_> = wanted
                     .iter()
-                    .map(|it| format!("/{} of {}", it.length, it.range))
+                    .map(|blocks| format!("/{} of {}", blocks.length, blocks.range))
                     .collect();
                 let text = format!(
                     "--cluster-cidr has no free range of {}",
@@ -255,7 +260,7 @@ impl<S: PodRangeSource> NodeIpam<S> {
         let is_known = node
             .pod_cidrs
             .iter()
-            .map(|it| &**it)
+            .map(|pod_cidr| &**pod_cidr)
             .eq(ranges.iter().map(String::as_str));
         if !is_known {
             let patch = json!({"metadata": {"uid": node.uid}, "spec": {"podCIDR": ranges.first(), "podCIDRs": ranges}});
@@ -288,12 +293,15 @@ mod tests {
     use super::*;
 
     fn free(range: &str, length: u8, used: &[&str]) -> Vec<String> {
-        let used: Vec<IpNet> = used.iter().map(|it| it.parse().unwrap()).collect();
+        let used: Vec<IpNet> = used.iter().map(|text| text.parse().unwrap()).collect();
         let blocks = NodeBlocks {
             range: range.parse().unwrap(),
             length,
         };
-        blocks.free(&used).map(|it| it.to_string()).collect()
+        blocks
+            .free(&used)
+            .map(|network| network.to_string())
+            .collect()
     }
 
     #[test]
@@ -334,7 +342,7 @@ mod tests {
                 ipv4,
                 ipv6: Some(9),
             }))
-            .map(|it| it.to_string())
+            .map(|network| network.to_string())
         };
         assert_eq!(next(None).as_deref(), Some("10.192.0.0/25"));
         assert_eq!(next(Some(24)).as_deref(), Some("10.192.1.0/24"));

@@ -167,7 +167,7 @@ impl Test {
 
     fn matches(&self, value: Option<&str>) -> bool {
         let is_in =
-            |values: &[String]| value.is_some_and(|value| values.iter().any(|it| it == value));
+            |values: &[String]| value.is_some_and(|value| values.iter().any(|text| text == value));
         let number = || value.and_then(|value| value.parse::<i64>().ok());
         match self {
             Self::In(values) => is_in(values),
@@ -255,7 +255,7 @@ mod tests {
         ];
         for (text, expected) in table {
             assert_eq!(
-                NodeSelector::parse(text).map(|it| it.matches(&node)),
+                NodeSelector::parse(text).map(|selector| selector.matches(&node)),
                 Ok(expected),
                 "{text:?}"
             );
@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn empty_selector_selects_all_nodes() {
-        assert!(NodeSelector::parse("").is_ok_and(|it| it.selects_all()));
-        assert!(NodeSelector::parse("a").is_ok_and(|it| !it.selects_all()));
+        assert!(NodeSelector::parse("").is_ok_and(|selector| selector.selects_all()));
+        assert!(NodeSelector::parse("a").is_ok_and(|selector| !selector.selects_all()));
     }
 }

@@ -391,12 +391,12 @@ mod tests {
 
     #[tokio::test]
     async fn items_within_items_are_as_old_and_as_whole_as_the_list() {
-        let twice = |it: u32| [it, it * 10];
+        let twice = |number: u32| [number, number * 10];
         let whole = read(true, &[(&[1, 2], None, Some(2))]).await;
         let began = whole.clone().complete().unwrap().began();
         let inner = whole
             .flat_map(twice)
-            .filter(|it| *it != 2)
+            .filter(|number| *number != 2)
             .complete()
             .unwrap();
         assert_eq!((inner.items(), inner.began()), (&[1, 10, 20][..], began));

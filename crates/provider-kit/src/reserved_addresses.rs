@@ -43,11 +43,13 @@ pub fn special(ip: IpAddr) -> Option<&'static str> {
 pub fn node_of(ip: IpAddr, nodes: &[Arc<Node>]) -> Option<String> {
     let ip = ip.to_canonical();
     let is_its = |node: &&Arc<Node>| {
-        node.addresses.iter().any(|it| it.address.parse() == Ok(ip))
+        node.addresses
+            .iter()
+            .any(|address| address.address.parse() == Ok(ip))
             || node
                 .pod_cidrs
                 .iter()
-                .filter_map(|it| it.parse::<IpNet>().ok())
+                .filter_map(|pod_cidr| pod_cidr.parse::<IpNet>().ok())
                 .any(|range| range.contains(&ip))
     };
     nodes
@@ -62,10 +64,10 @@ pub fn service_of_cluster_ip(ip: IpAddr, services: &[Arc<Service>]) -> Option<St
     let ip = ip.to_canonical();
     services
         .iter()
-        .find(|service| cluster_ips(service).any(|it| it == ip))
+        .find(|service| cluster_ips(service).any(|address| address == ip))
         .map(|service| {
             let [namespace, name] = [&service.metadata.namespace, &service.metadata.name]
-                .map(|it| it.as_deref().unwrap_or_default());
+                .map(|entry| entry.as_deref().unwrap_or_default());
             format!("Service {namespace}/{name}")
         })
 }
@@ -79,7 +81,7 @@ pub fn cluster_ips(service: &Service) -> impl Iterator<Item = IpAddr> + '_ {
             .flatten()
             .chain(spec.cluster_ip.as_ref())
     });
-    all.filter_map(|it| it.parse().ok())
+    all.filter_map(|entry| entry.parse().ok())
 }
 
 #[cfg(test)]

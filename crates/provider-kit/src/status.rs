@@ -151,11 +151,11 @@ mod tests {
         assert_eq!(
             ingress
                 .iter()
-                .filter_map(|it| it.ip.as_deref())
+                .filter_map(|ingress| ingress.ip.as_deref())
                 .collect::<Vec<_>>(),
             ["b", "a", "c"]
         );
-        assert!(ingress.iter().all(|it| it.ip_mode.is_none()));
+        assert!(ingress.iter().all(|ingress| ingress.ip_mode.is_none()));
     }
 
     #[test]

@@ -137,7 +137,10 @@ impl TextTags {
 
 fn is_hash(text: &str) -> bool {
     text.strip_prefix(HASH).is_some_and(|digits| {
-        digits.len() == DIGITS && digits.bytes().all(|it| b"0123456789abcdef".contains(&it))
+        digits.len() == DIGITS
+            && digits
+                .bytes()
+                .all(|byte| b"0123456789abcdef".contains(&byte))
     })
 }
 
@@ -235,7 +238,7 @@ mod tests {
             let mut all = tags.among(&owner, vec![other.clone()]);
             for tag in &all[1..] {
                 prop_assert!(tag.len() <= longest, "{}", tag);
-                prop_assert!(tag.bytes().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || b":-_".contains(&it)));
+                prop_assert!(tag.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b":-_".contains(&byte)));
             }
             let read = OwnerTags { cluster: Some(tags.stored(&cluster)), service: owner.service.clone() };
             prop_assert_eq!(tags.take_from(&mut all), read.clone());

@@ -163,7 +163,7 @@ impl<'a> Variables<'a> {
     /// Warns of variables that begin with `prefix` and are not `declared`, but resemble a declared name: no code reads
     /// them.
     pub fn misspelt(&mut self, prefix: &str, declared: &[&dyn Declared]) {
-        let rows = declared.iter().map(|it| it.row());
+        let rows = declared.iter().map(|setting| setting.row());
         let known: Vec<String> = rows
             .flat_map(|row| {
                 let file = row.is_secret.then(|| format!("{}_FILE", row.key));
@@ -276,7 +276,7 @@ mod tests {
             let secret = variables.secret(&TOKEN);
             let shown = secret
                 .as_ref()
-                .map(|it| (it.text.expose_secret(), it.file.is_some()));
+                .map(|secret| (secret.text.expose_secret(), secret.file.is_some()));
             assert_eq!(shown, expected, "{variables:?}");
             variables.finish().unwrap();
         }

@@ -55,7 +55,7 @@ const FAMILY: Kind<AddressFamily> = Kind::of("one of ipv4, ipv6, dualstack", |te
     ];
     let at = ["ipv4", "ipv6", "dualstack"]
         .iter()
-        .position(|it| text.eq_ignore_ascii_case(it));
+        .position(|dualstack| text.eq_ignore_ascii_case(dualstack));
     at.map(|at| all[at])
 });
 const CERTIFICATES: &str = "use any certificate of the account";
@@ -186,7 +186,7 @@ impl Declared for Zones {
             let zone = |item: &str| {
                 let mut parts = item
                     .split(':')
-                    .map(|it| Some(it.trim()).filter(|it| !it.is_empty()));
+                    .map(|part| Some(part.trim()).filter(|text| !text.is_empty()));
                 let [zone, vswitch, address, eip] = std::array::from_fn(|_| parts.next().flatten());
                 let all = [
                     ("ZoneId", Some(zone?)),

@@ -33,8 +33,8 @@ async fn read(
     destination: Option<&str>,
 ) -> Result<BTreeSet<String>> {
     let query = query(api, "DescribePublishedRouteEntries", cen, table).await?;
-    let text = |it: &Value| {
-        it["DestinationCidrBlock"]
+    let text = |object: &Value| {
+        object["DestinationCidrBlock"]
             .as_str()
             .unwrap_or_default()
             .to_owned()
@@ -51,7 +51,7 @@ async fn read(
     let all = found.complete().map(CompleteListing::into_items)?;
     Ok(all
         .iter()
-        .filter(|it| it["PublishStatus"] == "Published")
+        .filter(|object| object["PublishStatus"] == "Published")
         .map(text)
         .collect())
 }

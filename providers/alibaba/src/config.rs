@@ -179,9 +179,9 @@ impl Config {
         let (mut file, mut flags) = (Variables::of(&global), Variables::of(&setup.flags));
         let mut variables = Variables::of(&setup.environment);
         let features = file.get(&FEATURES).unwrap_or_default();
-        let has = |name: &str| features.get(name).is_some_and(|it| it == "true");
-        let keys =
-            [file.get(&KEY_ID), file.get(&KEY_SECRET)].map(|text| text.filter(|it| !it.is_empty()));
+        let has = |name: &str| features.get(name).is_some_and(|name| name == "true");
+        let keys = [file.get(&KEY_ID), file.get(&KEY_SECRET)]
+            .map(|text| text.filter(|text| !text.is_empty()));
         let access_key = match keys {
             [Some(id), Some(secret)] => decoded(&id).zip(decoded(&secret)).or_else(|| {
                 file.mistake(
@@ -215,7 +215,7 @@ impl Config {
         let endpoints = [&ECS, &VPC_API, &SLB, &NLB, &CBN, &EFLO, &STS];
         let endpoints = endpoints
             .into_iter()
-            .filter_map(|it| Some((it.key(), variables.get(it)?)))
+            .filter_map(|declaration| Some((declaration.key(), variables.get(declaration)?)))
             .collect();
         let config = Self {
             adoptable_tag: setup.adoptable_tag.clone(),
@@ -242,7 +242,9 @@ impl Config {
             is_legacy_signature: variables.get(&SIGNATURE_VERSION).unwrap_or_default(),
             has_imdsv2: flags.get(&IMDSV2).unwrap_or(true),
             skips_check: flags.get(&SKIP_CHECK).unwrap_or_default(),
-            batch: flags.get(&BATCH_SIZE).map_or(40, |it| it as usize),
+            batch: flags
+                .get(&BATCH_SIZE)
+                .map_or(40, |batch_size| batch_size as usize),
             is_in_vpc: flags.get(&ENDPOINTS).unwrap_or(true),
             scheme: match variables.get(&SCHEME) {
                 Some(text) if text.eq_ignore_ascii_case("http") => "http",
@@ -283,7 +285,7 @@ fn with_scheme(url: &str, scheme: &str) -> String {
 fn decoded(text: &str) -> Option<String> {
     String::from_utf8(STANDARD.decode(text.trim()).ok()?)
         .ok()
-        .map(|it| it.trim().to_owned())
+        .map(|text| text.trim().to_owned())
 }
 
 /// Returns the keys below `Global` as texts, by their names in the reference.

@@ -182,18 +182,18 @@ impl Chain {
             secret_key: secret.clone(),
             session_token: None,
         };
-        let of = |it: Temporary| {
-            let session_token = Some(it.security_token)
-                .filter(|it| !it.is_empty())
+        let of = |entry: Temporary| {
+            let session_token = Some(entry.security_token)
+                .filter(|text| !text.is_empty())
                 .map(Into::into);
-            let secret_key = it.access_key_secret.into();
+            let secret_key = entry.access_key_secret.into();
             (
                 Keys {
-                    access_key: it.access_key_id,
+                    access_key: entry.access_key_id,
                     secret_key,
                     session_token,
                 },
-                Some(it.expiration),
+                Some(entry.expiration),
             )
         };
         if self.is_offline {
@@ -250,7 +250,9 @@ impl Chain {
             .set("RoleSessionName", "ccm-rs");
         let http = transport(None, &self.config, &self.metadata, STS, None, &self.furnish)?;
         let call = query.call().hide(token.trim().into());
-        http.read::<Assumed>(call).await.map(|it| it.credentials)
+        http.read::<Assumed>(call)
+            .await
+            .map(|entry| entry.credentials)
     }
 }
 
@@ -342,7 +344,8 @@ mod tests {
         let path = directory.path().join("token-config");
         let key = b"0123456789abcdef0123456789abcdef";
         let write = |expiration: &str| {
-            let [id, secret, token] = ["STS.id", "secret", "token"].map(|it| encrypted(it, key));
+            let [id, secret, token] =
+                ["STS.id", "secret", "token"].map(|token| encrypted(token, key));
             let text = serde_json::json!({"access.key.id": id, "access.key.secret": secret, "security.token": token,
                 "Expiration": expiration, "KeyRing": String::from_utf8_lossy(key)});
             std::fs::write(&path, text.to_string()).unwrap();

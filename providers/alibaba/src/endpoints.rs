@@ -283,7 +283,7 @@ impl Endpoints {
                 )));
             }
             let metadata = &event["object"]["metadata"];
-            let text = |it: &Value| it.as_str().unwrap_or_default().to_owned();
+            let text = |object: &Value| object.as_str().unwrap_or_default().to_owned();
             newest = text(&metadata["resourceVersion"]);
             changed.insert(
                 (
@@ -347,11 +347,14 @@ fn ready(slices: &[Value], family: AddressFamily, waiting: &BTreeMap<String, Gat
         AddressFamily::Dualstack => true,
     };
     for slice in slices.iter().filter(is_meant) {
-        let port = |it: &Value| {
-            let number = it["port"]
+        let port = |object: &Value| {
+            let number = object["port"]
                 .as_u64()
                 .and_then(|number| u16::try_from(number).ok())?;
-            Some((it["name"].as_str().unwrap_or_default().to_owned(), number))
+            Some((
+                object["name"].as_str().unwrap_or_default().to_owned(),
+                number,
+            ))
         };
         let ports: Arc<BTreeMap<_, _>> =
             Arc::new(list(&slice["ports"]).iter().filter_map(port).collect());

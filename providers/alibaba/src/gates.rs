@@ -89,11 +89,12 @@ pub(crate) async fn waiting(
 ) -> Result<Waiting> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let endpoints = slices.iter().flat_map(|slice| list(&slice["endpoints"]));
-    let is_closed =
-        |it: &Value| it["conditions"]["ready"] != true && it["conditions"]["terminating"] != true;
+    let is_closed = |object: &Value| {
+        object["conditions"]["ready"] != true && object["conditions"]["terminating"] != true
+    };
     let unready: BTreeSet<_> = endpoints
         .filter(is_closed)
-        .filter_map(|it| path(&it))
+        .filter_map(|endpoint| path(&endpoint))
         .collect();
     let mut found = Waiting::default();
     for path in unready {
@@ -126,13 +127,13 @@ fn gate_of(pod: &Value, service: &str) -> Option<(bool, Option<bool>)> {
         list.as_array()
             .into_iter()
             .flatten()
-            .find(|it| it[key] == value)
+            .find(|object| object[key] == value)
             .cloned()
     };
     let gate = format!("{CONDITION}{service}");
     find(&pod["spec"]["readinessGates"], "conditionType", &gate)?;
     let status = |condition: &str| {
-        find(&pod["status"]["conditions"], "type", condition).map(|it| it["status"] == "True")
+        find(&pod["status"]["conditions"], "type", condition).map(|find| find["status"] == "True")
     };
     Some((status("ContainersReady") == Some(true), status(&gate)))
 }

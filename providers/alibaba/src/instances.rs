@@ -83,7 +83,7 @@ impl From<InstanceAnswer> for Instance {
         let interfaces = it.network_interfaces.network_interface;
         let primary = interfaces
             .iter()
-            .find(|it| &*it.r#type == "Primary")
+            .find(|interface| &*interface.r#type == "Primary")
             .or(interfaces.first());
         let pool = it
             .tags
@@ -99,12 +99,12 @@ impl From<InstanceAnswer> for Instance {
         let eip = it.eip_address.ip_address.parse().ok();
         let ipv6 = primary
             .iter()
-            .flat_map(|it| &it.ipv6_sets.ipv6_set)
-            .filter_map(|it| it.ipv6_address);
+            .flat_map(|interface| &interface.ipv6_sets.ipv6_set)
+            .filter_map(|ipv6_set| ipv6_set.ipv6_address);
         Self {
             ipv6: ipv6.collect(),
             interface: primary
-                .map(|it| it.network_interface_id.clone())
+                .map(|interface| interface.network_interface_id.clone())
                 .unwrap_or_default(),
             id: format!("{}.{}", it.region_id, it.instance_id).into(),
             name: it.instance_name,
@@ -176,11 +176,11 @@ fn regional_id(provider_id: &str) -> Result<&str> {
         Some(_) => None,
         None => Some(provider_id),
     };
-    let id = rest.and_then(|it| {
-        let (region, more) = it.split_once('.')?;
+    let id = rest.and_then(|text| {
+        let (region, more) = text.split_once('.')?;
         let instance = more.split('.').next()?;
         (!region.is_empty() && !instance.is_empty())
-            .then(|| &it[..region.len() + 1 + instance.len()])
+            .then(|| &text[..region.len() + 1 + instance.len()])
     });
     id.ok_or_else(|| {
         Error::invalid(format!(
@@ -234,7 +234,7 @@ async fn describe(
     query: Query,
     shared: &SharedPriority,
 ) -> Result<ListResult<Instance>> {
-    let id = |it: &InstanceAnswer| it.instance_id.clone();
+    let id = |instance: &InstanceAnswer| instance.instance_id.clone();
     let found = api
         .tokens(
             query,
@@ -244,7 +244,7 @@ async fn describe(
             id,
         )
         .await?;
-    Ok(found.flat_map(|it| [Instance::from(it)]))
+    Ok(found.flat_map(|instance| [Instance::from(instance)]))
 }
 
 /// Reads these instances of a region with one request. ECS leaves out those that do not exist.
@@ -265,7 +265,7 @@ async fn by_ids(
     let found = found.map(CompleteListing::into_items);
     ids.iter()
         .map(|id| match &found {
-            Ok(all) => Ok(all.iter().find(|it| *it.id == **id).cloned()),
+            Ok(all) => Ok(all.iter().find(|instance| *instance.id == **id).cloned()),
             Err(error) => Err(error.clone()),
         })
         .collect()
@@ -308,7 +308,7 @@ impl MachineSource for Source {
             .complete()?
             .into_items()
             .into_iter()
-            .filter(|it| &*it.name == name)
+            .filter(|instance| &*instance.name == name)
             .collect())
     }
 
@@ -372,7 +372,7 @@ impl Nodes {
             let found: Vec<_> = list
                 .machines()
                 .iter()
-                .filter(|it| it.private.iter().any(|ip| ips.contains(ip)))
+                .filter(|instance| instance.private.iter().any(|ip| ips.contains(ip)))
                 .collect();
             match (&found[..], list.partial_reason()) {
                 ([it], _) => Ok(Arc::new(Node {
@@ -444,15 +444,16 @@ fn internal_addresses(node: &Node) -> Vec<IpAddr> {
     let all = node
         .addresses
         .iter()
-        .filter(|it| it.kind == AddressType::InternalIP);
-    all.filter_map(|it| it.address.parse().ok()).collect()
+        .filter(|address| address.kind == AddressType::InternalIP);
+    all.filter_map(|address| address.address.parse().ok())
+        .collect()
 }
 
 /// Puts the address that the kubelet chose first.
 fn choose(addresses: &mut [NodeAddress], ip: &str, node: &str) -> Result<()> {
-    let at = addresses.iter().position(|it| &*it.address == ip);
+    let at = addresses.iter().position(|address| &*address.address == ip);
     let at = at.ok_or_else(|| {
-        let known: Vec<_> = addresses.iter().map(|it| &*it.address).collect();
+        let known: Vec<_> = addresses.iter().map(|address| &*address.address).collect();
         Error::invalid(format!(
             "annotation {PROVIDED_IP} of Node {node}: {ip:?} is no address of its instance; it has {}",
             known.join(", ")
@@ -474,7 +475,7 @@ impl Instances for Nodes {
             .iter()
             .filter(is_managed)
             .cloned()
-            .partition(|it| is_lingjun(it));
+            .partition(|node| is_lingjun(node));
         let api = &self.0.source().api;
         let lingjun = join_all(
             lingjun
@@ -508,7 +509,10 @@ pub(crate) async fn disable_checks(api: &Api, interfaces: &[String]) -> Result<(
         .as_array()
         .cloned()
         .unwrap_or_default();
-    for it in all.iter().filter(|it| it["SourceDestCheck"] == true) {
+    for it in all
+        .iter()
+        .filter(|object| object["SourceDestCheck"] == true)
+    {
         let query =
             Query::new(ECS, "ModifyNetworkInterfaceAttribute").set("SourceDestCheck", false);
         api.change(query.set("NetworkInterfaceId", &it["NetworkInterfaceId"]))

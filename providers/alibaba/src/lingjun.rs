@@ -49,7 +49,7 @@ pub(crate) async fn state(api: &Api, node: &Node, request: LookupRequest) -> Res
         let reported = node
             .addresses
             .iter()
-            .filter(|it| it.kind != AddressType::Hostname);
+            .filter(|address| address.kind != AddressType::Hostname);
         Box::new(InstanceMetadata {
             provider_id: id.to_owned(),
             node_addresses: reported.cloned().collect(),

@@ -29,7 +29,7 @@ impl CloudMetrics for Requests {
             "vpc" => self.0.record(&ROUTES, &[action], milliseconds),
             "slb" | "nlb" => {
                 let kind = if product == "slb" { "clb" } else { "nlb" };
-                let result = if status.is_some_and(|it| it < 400) {
+                let result = if status.is_some_and(|status| status < 400) {
                     "Success"
                 } else {
                     "Fail"

@@ -89,7 +89,7 @@ impl VpcRoutes {
             .set("RouteEntryType", "Custom")
             .set("NextHopType", "Instance");
         let (size, shared) = (("MaxResult", 100), SharedPriority::default());
-        let id = |it: &Entry| it.route_entry_id.clone();
+        let id = |entry: &Entry| entry.route_entry_id.clone();
         let found = self
             .api
             .tokens(query, size, "/RouteEntrys/RouteEntry", &shared, id);
@@ -136,7 +136,7 @@ impl VpcRoutes {
             }
             let vpc = self.api.metadata.vpc().await?;
             let query = Query::new(VPC, "DescribeRouteTableList").set("VpcId", &vpc);
-            let id = |it: &Table| it.route_table_id.clone();
+            let id = |entry: &Table| entry.route_table_id.clone();
             let found = self
                 .api
                 .pages(query, 50, "/RouterTableList/RouterTableListType", id)
@@ -187,9 +187,9 @@ async fn carry_out(api: &Api, change: Change, entries: &[Value]) -> Vec<Result<(
             .as_array()
             .into_iter()
             .flatten();
-        let mut failed = failed.filter(|it| it["DstCidrBlock"] == entry["DstCidrBlock"]);
-        let text = |it: &Value, key: &str| it[key].as_str().unwrap_or_default().to_owned();
-        match failed.find(|it| !DONE.contains(&&*text(it, "FailedCode"))) {
+        let mut failed = failed.filter(|object| object["DstCidrBlock"] == entry["DstCidrBlock"]);
+        let text = |object: &Value, key: &str| object[key].as_str().unwrap_or_default().to_owned();
+        match failed.find(|object| !DONE.contains(&&*text(object, "FailedCode"))) {
             Some(it) => Err(Error::other(format!(
                 "{}: {}",
                 text(it, "FailedCode"),

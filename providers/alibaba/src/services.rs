@@ -47,7 +47,7 @@ impl Labels {
                 if let Err(error) = self.update(service).await {
                     let metadata = &service.metadata;
                     let service = [&metadata.namespace, &metadata.name]
-                        .map(|it| it.as_deref().unwrap_or_default());
+                        .map(|entry| entry.as_deref().unwrap_or_default());
                     tracing::warn!(%error, service = service.join("/"), "cannot update labels of the Service");
                 }
             }
@@ -83,7 +83,7 @@ impl Labels {
             return Ok(());
         }
         let [namespace, name] = [&service.metadata.namespace, &service.metadata.name]
-            .map(|it| it.as_deref().unwrap_or_default());
+            .map(|entry| entry.as_deref().unwrap_or_default());
         self.cluster
             .patch_status(
                 &format!("/api/v1/namespaces/{namespace}/services/{name}"),
@@ -106,7 +106,7 @@ pub(crate) fn has_finalizer(service: &Service) -> bool {
         .finalizers
         .iter()
         .flatten()
-        .any(|it| FINALIZERS.contains(&&**it))
+        .any(|finalizer| FINALIZERS.contains(&&**finalizer))
 }
 
 /// Returns the patch of a Service that does not show the ID of its load balancer.
@@ -116,7 +116,8 @@ fn label(service: &Service, id: &str) -> Option<Value> {
         .labels
         .as_ref()
         .and_then(|labels| labels.get(ID_LABEL));
-    let is_due = needs_load_balancer(service) && !id.is_empty() && shown.is_none_or(|it| it != id);
+    let is_due =
+        needs_load_balancer(service) && !id.is_empty() && shown.is_none_or(|entry| entry != id);
     is_due.then(|| json!({"metadata": {"uid": service.metadata.uid, "labels": {ID_LABEL: id}}}))
 }
 
@@ -138,12 +139,12 @@ fn patch(service: &Service) -> Option<Value> {
             .finalizers
             .iter()
             .flatten()
-            .any(|it| it == finalizer)
+            .any(|other_finalizer| other_finalizer == finalizer)
     };
     let has_label = metadata
         .labels
         .as_ref()
-        .is_some_and(|labels| LABELS.iter().any(|it| labels.contains_key(*it)));
+        .is_some_and(|labels| LABELS.iter().any(|label| labels.contains_key(*label)));
     if needs_load_balancer(service) || has(CLEANUP) || !has_finalizer(service) && !has_label {
         return None;
     }

@@ -68,7 +68,7 @@ fn sign_with(request: &mut Request<Bytes>, keys: &Keys, now: Timestamp, nonce: &
     let host = request
         .uri()
         .authority()
-        .map(|it| it.as_str().to_owned())
+        .map(|authority| authority.as_str().to_owned())
         .unwrap_or_default();
     let hash = sha256_hex(request.body());
     let headers = request.headers_mut();
@@ -119,14 +119,14 @@ fn sign_legacy_with(
         request
             .headers()
             .get(name)
-            .and_then(|it| it.to_str().ok())
+            .and_then(|header| header.to_str().ok())
             .unwrap_or_default()
     };
     let date = date(now);
     let token = keys
         .session_token
         .as_ref()
-        .map(|it| ("SecurityToken", it.expose_secret()));
+        .map(|secret| ("SecurityToken", secret.expose_secret()));
     let own = [
         ("Action", header(ACTION)),
         ("Version", header(VERSION)),
@@ -151,7 +151,7 @@ fn sign_legacy_with(
     let mut pairs: Vec<_> = query
         .split('&')
         .chain(form.split('&'))
-        .filter(|it| !it.is_empty())
+        .filter(|part| !part.is_empty())
         .collect();
     pairs.sort_unstable();
     let text = format!("{}&%2F&{}", request.method(), encoded(&pairs.join("&")));
@@ -185,13 +185,13 @@ pub(crate) fn have_signed(keys: &Keys, request: &HeaderMap) -> bool {
     let text = |name| {
         request
             .get(name)
-            .and_then(|it: &HeaderValue| it.to_str().ok())
+            .and_then(|header: &HeaderValue| header.to_str().ok())
             .unwrap_or_default()
     };
     let token = keys
         .session_token
         .as_ref()
-        .map_or("", |it| it.expose_secret());
+        .map_or("", |secret| secret.expose_secret());
     text(AUTHORIZATION).contains(&format!("Credential={},", keys.access_key))
         && text(TOKEN) == token
 }
@@ -208,7 +208,7 @@ mod tests {
         Keys {
             access_key,
             secret_key,
-            session_token: token.map(|it| it.to_owned().into()),
+            session_token: token.map(|token| token.to_owned().into()),
         }
     }
 

@@ -109,8 +109,9 @@ impl Chain {
                     .transpose()?;
                 let token = token.or(settings.text("container_authorization_token"));
                 let call = |call: Call| {
-                    token.iter().fold(call, |call, it| {
-                        call.header("authorization", it).hide(it.as_str().into())
+                    token.iter().fold(call, |call, token| {
+                        call.header("authorization", token)
+                            .hide(token.as_str().into())
                     })
                 };
                 self.0
@@ -172,7 +173,7 @@ impl Chain {
         transport
             .read_as::<Xml, Assumed>(call)
             .await
-            .map(|it| it.credentials)
+            .map(|entry| entry.credentials)
     }
 }
 

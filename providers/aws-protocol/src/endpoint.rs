@@ -120,7 +120,7 @@ impl Endpoints {
         let is = |key, value| {
             self.variables
                 .get(key)
-                .is_some_and(|it| it.eq_ignore_ascii_case(value))
+                .is_some_and(|key| key.eq_ignore_ascii_case(value))
         };
         let is_ipv6 = is("ec2_metadata_service_endpoint_mode", "ipv6");
         let default = if is_ipv6 {

@@ -58,7 +58,7 @@ impl Query {
         self.fields.extend(
             serde_json::to_value(fields)
                 .ok()
-                .and_then(|it| Some(it.as_object()?.clone()))
+                .and_then(|object| Some(object.as_object()?.clone()))
                 .unwrap_or_default(),
         );
         self

@@ -70,14 +70,14 @@ pub(crate) fn read(_headers: &HeaderMap, body: &[u8]) -> Option<Refusal> {
 }
 
 fn is_one_of(code: &str, patterns: &str) -> bool {
-    patterns
-        .split_whitespace()
-        .any(|it| match (it.strip_prefix('*'), it.strip_suffix('*')) {
+    patterns.split_whitespace().any(|pattern| {
+        match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
             (Some(part), Some(_)) => code.contains(part.trim_end_matches('*')),
             (Some(end), None) => code.ends_with(end),
             (None, Some(start)) => code.starts_with(start),
-            (None, None) => code == it,
-        })
+            (None, None) => code == pattern,
+        }
+    })
 }
 
 /// Returns `true` if the request was not carried out because there were too many.

@@ -83,7 +83,7 @@ fn of_profile(
     if profile.is_empty() && is_required {
         return invalid("is in neither the shared config nor the credentials file");
     }
-    let is_again = visited.iter().any(|it| it == name);
+    let is_again = visited.iter().any(|text| text == name);
     visited.push(name.to_owned());
     if profile.get("role_arn").is_none() || is_again {
         let unknown = ["credential_process", "sso_session", "sso_start_url"]

@@ -39,7 +39,7 @@ const GROUP_ATTRIBUTES: Kind<BTreeMap<String, String>> = Kind::of(
         let is_known = |key| matches!(key, "preserve_client_ip.enabled" | "proxy_protocol_v2.enabled");
         let pairs = text
             .split(',')
-            .map(|item| item.split_once('=').filter(|(key, it)| is_known(*key) && matches!(*it, "true" | "false")));
+            .map(|item| item.split_once('=').filter(|(key, text)| is_known(*key) && matches!(*text, "true" | "false")));
         pairs.map(|pair| pair.map(|(key, value)| (key.to_owned(), value.to_owned()))).collect()
     },
 )

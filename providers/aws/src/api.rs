@@ -94,7 +94,7 @@ pub(crate) async fn all<T: DeserializeOwned>(
             query,
             collection,
             &SharedPriority::default(),
-            |it: T| it,
+            |client: T| client,
             key,
         )
         .await?
@@ -109,8 +109,8 @@ impl Api {
             let client = client.clone();
             async move {
                 let query = Query::new("DescribeAvailabilityZones");
-                all(&client, query, "availabilityZoneInfo", |it: &Zone| {
-                    it.zone_name.clone()
+                all(&client, query, "availabilityZoneInfo", |zone: &Zone| {
+                    zone.zone_name.clone()
                 })
                 .await
             }
@@ -191,7 +191,7 @@ impl Api {
         let mut own = answer
             .reservation_set
             .into_iter()
-            .flat_map(|it| it.instances_set);
+            .flat_map(|own_reservation| own_reservation.instances_set);
         own.next()
             .ok_or_else(|| Error::other(format!("EC2 does not know instance {id} (yet)")))
     }

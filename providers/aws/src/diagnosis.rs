@@ -144,15 +144,15 @@ async fn cluster(api: &Api) -> Vec<Finding> {
     let has_role = |role: &str| {
         subnet_set
             .iter()
-            .any(|it| it.tag_set.iter().any(|tag| tag.key == role))
+            .any(|subnet| subnet.tag_set.iter().any(|tag| tag.key == role))
     };
     let usable = subnet_set
         .iter()
-        .filter(|it| identity.has(&it.tag_set))
+        .filter(|subnet| identity.has(&subnet.tag_set))
         .count();
     let missing = ["kubernetes.io/role/elb", "kubernetes.io/role/internal-elb"]
         .into_iter()
-        .filter(|it| !has_role(it));
+        .filter(|text| !has_role(text));
     let missing: Vec<_> = missing.collect();
     findings.push(match missing[..] {
         [] => Finding::ok("subnets", format!("{usable} of {} have the cluster's tag", subnet_set.len())),

@@ -71,8 +71,8 @@ async fn interfaces(
         )
         .page(PAGE);
     let (keep, key) = (
-        |it: NetworkInterface| it,
-        |it: &NetworkInterface| it.network_interface_id.clone(),
+        |network_interface: NetworkInterface| network_interface,
+        |network_interface: &NetworkInterface| network_interface.network_interface_id.clone(),
     );
     let found = api
         .aws

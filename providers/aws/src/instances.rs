@@ -54,23 +54,27 @@ impl Instance {
     /// Returns an address that cannot be read, if there is one.
     pub(crate) fn odd_address(&self) -> Option<&str> {
         let interfaces = self.network_interface_set.iter();
-        let inner = interfaces.flat_map(|it| {
-            it.addresses(Family::Ipv4)
+        let inner = interfaces.flat_map(|interface| {
+            interface
+                .addresses(Family::Ipv4)
                 .into_iter()
-                .chain(it.addresses(Family::Ipv6))
+                .chain(interface.addresses(Family::Ipv6))
         });
-        let outer = Some(&*self.ip_address).filter(|it| !it.is_empty());
-        inner.chain(outer).find(|it| it.parse::<IpAddr>().is_err())
+        let outer = Some(&*self.ip_address).filter(|text| !text.is_empty());
+        inner
+            .chain(outer)
+            .find(|text| text.parse::<IpAddr>().is_err())
     }
 
     /// Drops what nobody asks for later, and sorts the interfaces; those without attachment are last.
     pub(crate) fn kept(mut self) -> Self {
         self.tag_set = Vec::new();
         self.network_interface_set
-            .retain(|it| &*it.status == "in-use");
-        let order = |it: &Attachment| (it.device_index, it.network_card_index);
+            .retain(|interface| &*interface.status == "in-use");
+        let order =
+            |attachment: &Attachment| (attachment.device_index, attachment.network_card_index);
         self.network_interface_set
-            .sort_by_key(|it| it.attachment.as_ref().map_or((u32::MAX, 0), order));
+            .sort_by_key(|interface| interface.attachment.as_ref().map_or((u32::MAX, 0), order));
         self
     }
 }
@@ -82,13 +86,13 @@ impl Interface {
             Family::Ipv4 => self
                 .private_ip_addresses_set
                 .iter()
-                .map(|it| &*it.private_ip_address)
+                .map(|private_address| &*private_address.private_ip_address)
                 .collect(),
             Family::Ipv6 => self
                 .ipv6_addresses_set
                 .iter()
                 .take(1)
-                .map(|it| &*it.ipv6_address)
+                .map(|ipv6_address| &*ipv6_address.ipv6_address)
                 .collect(),
         }
     }
@@ -106,7 +110,7 @@ pub(crate) fn addresses(families: &[Family], instance: &Instance) -> Vec<NodeAdd
         let inner = instance
             .network_interface_set
             .iter()
-            .flat_map(|it| it.addresses(*family));
+            .flat_map(|interface| interface.addresses(*family));
         inner.for_each(|ip| add(AddressType::InternalIP, ip));
         if instance.instance_id.starts_with(fargate::PREFIX) {
             add(AddressType::InternalDNS, &instance.private_dns_name);
@@ -231,16 +235,19 @@ async fn describe(
     keep: impl Fn(&[Tag]) -> bool,
 ) -> Result<ListResult<Instance>> {
     // A page may end within a reservation: the parts differ in their first instance.
-    let instances = |it: Reservation| -> (String, Vec<Instance>) {
-        let kept = it
+    let instances = |reservation: Reservation| -> (String, Vec<Instance>) {
+        let kept = reservation
             .instances_set
             .into_iter()
-            .filter(|it| keep(&it.tag_set))
+            .filter(|instance| keep(&instance.tag_set))
             .map(Instance::kept);
-        (it.reservation_id, kept.collect())
+        (reservation.reservation_id, kept.collect())
     };
     let key = |(id, all): &(String, Vec<Instance>)| {
-        (id.clone(), all.first().map(|it| it.instance_id.clone()))
+        (
+            id.clone(),
+            all.first().map(|instance| instance.instance_id.clone()),
+        )
     };
     let reservations = api
         .aws
@@ -283,7 +290,10 @@ async fn by_ids(api: &Api, ids: &[String], priority: Priority) -> Vec<Result<Opt
     let answer = |id: &String| match (refused.iter().find(|(refused, _)| refused == id), &found) {
         (Some((_, error)), _) if error.is_not_found() => Ok(None),
         (Some((_, error)), _) | (None, Err(error)) => Err(error.clone()),
-        (None, Ok(all)) => Ok(all.iter().find(|it| *it.instance_id == **id).cloned()),
+        (None, Ok(all)) => Ok(all
+            .iter()
+            .find(|instance| *instance.instance_id == **id)
+            .cloned()),
     };
     ids.iter().map(answer).collect()
 }
@@ -360,7 +370,10 @@ impl MachineSource for Source {
     }
 
     fn place(&self) -> String {
-        let cluster = self.api.known_identity().and_then(|it| it.cluster.clone());
+        let cluster = self
+            .api
+            .known_identity()
+            .and_then(|identity| identity.cluster.clone());
         cluster.map_or_else(|| "EC2".to_owned(), |id| format!("EC2, cluster {id:?}"))
     }
 }

@@ -59,13 +59,13 @@ impl Labels {
     pub(crate) async fn add(&self, nodes: &[Arc<Node>], states: &mut [Result<InstanceState>]) {
         for (node, state) in nodes.iter().zip(states.iter_mut()) {
             let zone = metadata(state)
-                .map(|it| it.zone.clone())
+                .map(|metadata| metadata.zone.clone())
                 .unwrap_or_default();
             if !zone.is_empty() && !node.labels.contains_key(ZONE_ID) {
                 match self
                     .api
                     .zones
-                    .named(&zone, |it| &it.zone_name, |it| it.zone_id.clone())
+                    .named(&zone, |zone| &zone.zone_name, |zone| zone.zone_id.clone())
                     .await
                 {
                     Ok((id, _)) => label(state, ZONE_ID.to_owned(), id),
@@ -80,7 +80,7 @@ impl Labels {
             }
         }
         let lacks = |(at, (node, state)): (usize, (&Arc<Node>, &mut Result<InstanceState>))| {
-            let it = metadata(state).filter(|it| !it.instance_type.is_empty())?;
+            let it = metadata(state).filter(|metadata| !metadata.instance_type.is_empty())?;
             let lacks = !node.labels.contains_key(&format!("{LAYER}1"));
             let id = machine_id(&it.provider_id).ok().filter(|_| lacks)?;
             Some(Lacking {
@@ -101,22 +101,25 @@ impl Labels {
     /// Asks for the places of these instances, as few at a time as are not known to have none.
     async fn add_topology(&self, mut lacking: Vec<Lacking>, states: &mut [Result<InstanceState>]) {
         loop {
-            lacking.retain(|it| !self.is_absent(it));
+            lacking.retain(|mistake| !self.is_absent(mistake));
             // An unknown type is asked about once: the answer is the same for all instances of the type.
             let mut kinds = HashSet::new();
-            let is_first = |it: &&Lacking| self.is_required(it) || kinds.insert(it.kind.clone());
+            let is_first = |mistake: &&Lacking| {
+                self.is_required(mistake) || kinds.insert(mistake.kind.clone())
+            };
             let asked: Vec<_> = lacking
                 .iter()
                 .filter(is_first)
                 .take(MOST)
-                .map(|it| it.id.clone())
+                .map(|mistake| mistake.id.clone())
                 .collect();
             if asked.is_empty() {
                 return;
             }
             let all = self.read(&asked).await;
-            let (asked, rest): (Vec<_>, Vec<_>) =
-                lacking.into_iter().partition(|it| asked.contains(&it.id));
+            let (asked, rest): (Vec<_>, Vec<_>) = lacking
+                .into_iter()
+                .partition(|mistake| asked.contains(&mistake.id));
             lacking = rest;
             for it in asked {
                 match &all {
@@ -138,9 +141,9 @@ impl Labels {
                 }
             }
             if all.is_err() {
-                let required = lacking.iter().filter(|it| self.is_required(it));
+                let required = lacking.iter().filter(|mistake| self.is_required(mistake));
                 let error = all.err().unwrap_or_else(Error::not_implemented);
-                required.for_each(|it| states[it.at] = Err(error.clone()));
+                required.for_each(|mistake| states[mistake.at] = Err(error.clone()));
                 return;
             }
         }
@@ -153,7 +156,7 @@ impl Labels {
             Ok(all) => Ok(all
                 .instance_set
                 .into_iter()
-                .map(|it| (it.instance_id, it.network_node_set))
+                .map(|topology| (topology.instance_id, topology.network_node_set))
                 .collect()),
             Err(error)
                 if ["UnsupportedOperation", "UnauthorizedOperation"].contains(&error.code()) =>
@@ -194,7 +197,8 @@ fn metadata(state: &mut Result<InstanceState>) -> Option<&mut InstanceMetadata> 
 }
 
 fn label(state: &mut Result<InstanceState>, key: String, value: String) {
-    let labels: Option<&mut BTreeMap<_, _>> = metadata(state).map(|it| &mut it.additional_labels);
+    let labels: Option<&mut BTreeMap<_, _>> =
+        metadata(state).map(|metadata| &mut metadata.additional_labels);
     if let Some(labels) = labels.filter(|_| !value.is_empty()) {
         labels.insert(key, value);
     }

@@ -86,11 +86,12 @@ impl Permissions {
 /// Returns the IAM policy of these controllers, in JSON. The permissions to read instances are always part of it.
 #[must_use]
 pub fn policy(controllers: &[&str]) -> Value {
-    let is_needed =
-        |it: &&Permissions| it.controller.is_empty() || controllers.contains(&it.controller);
-    let statement = |it: &Permissions| {
-        let actions: Vec<_> = it.actions().collect();
-        json!({"Sid": it.statement, "Effect": "Allow", "Action": actions, "Resource": it.resources})
+    let is_needed = |permissions: &&Permissions| {
+        permissions.controller.is_empty() || controllers.contains(&permissions.controller)
+    };
+    let statement = |permissions: &Permissions| {
+        let actions: Vec<_> = permissions.actions().collect();
+        json!({"Sid": permissions.statement, "Effect": "Allow", "Action": actions, "Resource": permissions.resources})
     };
     let statements: Vec<_> = PERMISSIONS
         .iter()
@@ -102,15 +103,17 @@ pub fn policy(controllers: &[&str]) -> Value {
 
 /// Returns the controller that needs this action, for messages.
 pub(crate) fn controllers_of(action: &str) -> String {
-    let needs = PERMISSIONS
-        .iter()
-        .filter(|it| it.actions().any(|it| it == action));
+    let needs = PERMISSIONS.iter().filter(|permissions| {
+        permissions
+            .actions()
+            .any(|other_action| other_action == action)
+    });
     let mut names: Vec<_> = needs
-        .map(|it| {
-            if it.controller.is_empty() {
+        .map(|permissions| {
+            if permissions.controller.is_empty() {
                 "the node controllers"
             } else {
-                it.controller
+                permissions.controller
             }
         })
         .collect();

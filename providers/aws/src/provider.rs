@@ -96,8 +96,8 @@ impl CloudProvider for Ec2 {
     fn has_cluster_id(&self) -> bool {
         self.api
             .known_identity()
-            .map_or(self.api.config.cluster_id.is_some(), |it| {
-                it.cluster.is_some()
+            .map_or(self.api.config.cluster_id.is_some(), |identity| {
+                identity.cluster.is_some()
             })
     }
 

@@ -79,11 +79,14 @@ impl VpcRoutes {
             Some(id) => query.filter("route-table-id", [id]),
             None => query.filter("vpc-id", [&identity.vpc]).page(MOST),
         };
-        let mut tables = all(&self.api.aws.ec2, query, "routeTableSet", |it: &Table| {
-            it.route_table_id.clone()
-        })
+        let mut tables = all(
+            &self.api.aws.ec2,
+            query,
+            "routeTableSet",
+            |entry: &Table| entry.route_table_id.clone(),
+        )
         .await?;
-        tables.retain(|it| forced.is_some() || identity.has(&it.tag_set));
+        tables.retain(|entry| forced.is_some() || identity.has(&entry.tag_set));
         match (tables.pop(), &tables[..]) {
             (Some(table), []) => Ok(table),
             (last, others) => {
@@ -130,7 +133,10 @@ impl VpcRoutes {
     /// Leads a range elsewhere that leads to another instance, or nowhere. A gateway stays.
     async fn replace(&self, route: &CloudRoute, error: Error) -> Result<()> {
         let listed = self.list().await?;
-        match listed.iter().find(|it| it.has_destination_of(route)) {
+        match listed
+            .iter()
+            .find(|other_route| other_route.has_destination_of(route))
+        {
             Some(same) if same.target == route.target => Ok(()),
             Some(_) => self
                 .api

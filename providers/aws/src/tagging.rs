@@ -183,7 +183,7 @@ impl Tagger {
         let (left, since) = state.allowance.unwrap_or((f64::from(burst), now));
         let left = (left + rate * now.duration_since(since).as_secs_f64()).min(f64::from(burst));
         let taken = (1..=waiting)
-            .take_while(|count| u32::try_from(*count).is_ok_and(|it| f64::from(it) <= left))
+            .take_while(|count| u32::try_from(*count).is_ok_and(|number| f64::from(number) <= left))
             .count();
         state.allowance = Some((left - u32::try_from(taken).map_or(left, f64::from), now));
         taken
@@ -254,7 +254,7 @@ impl Tagger {
                 }
                 outcomes
             }
-            outcome => batch.iter().map(|it| (it, outcome.clone())).collect(),
+            outcome => batch.iter().map(|batch| (batch, outcome.clone())).collect(),
         }
     }
 

@@ -57,7 +57,7 @@ fn reference_page_has_the_tables_of_the_declarations() {
             "CCM_WRITE_REFERENCE=1 cargo test --workspace --lib reference_page writes the page"
         );
     }
-    let accepted = |it: &&dyn Declared| it.row().default_is_accepted;
+    let accepted = |setting: &&dyn Declared| setting.row().default_is_accepted;
     assert!(
         [GLOBAL, OVERRIDE, FLAGS, annotations::ALL]
             .iter()
@@ -201,7 +201,7 @@ fn addresses_are_grouped_by_family_in_the_order_of_the_devices() {
     assert_eq!(odd.odd_address(), Some("203.0.113"));
     let shown = |families: &[Family], instance: &Instance| -> Vec<String> {
         let all = addresses(families, instance).into_iter();
-        all.map(|it| format!("{} {}", it.kind.as_str(), it.address))
+        all.map(|address| format!("{} {}", address.kind.as_str(), address.address))
             .collect()
     };
     let all = shown(&[Family::Ipv6, Family::Ipv4], &instance);
@@ -379,11 +379,11 @@ fn policy_allows_each_action_that_is_sent_and_no_other() {
     for part in text.split("Query::new(\"").skip(1) {
         let action = part.split('"').next().unwrap();
         assert!(
-            allowed().any(|it| it == action),
+            allowed().any(|text| text == action),
             "{action} is sent and not allowed"
         );
     }
-    for action in allowed().filter(|it| *it != "CreateServiceLinkedRole") {
+    for action in allowed().filter(|text| *text != "CreateServiceLinkedRole") {
         assert!(
             text.contains(&format!("\"{action}\"")),
             "{action} is allowed and never sent"

@@ -123,7 +123,8 @@ impl Arm {
         clients: Vec<[Transport; 2]>,
         auxiliary: Option<Arc<Tokens<Identity>>>,
     ) -> Self {
-        let meant = |pair: [Transport; 2]| pair.map(|it| it.error_mapping(error_mapping));
+        let meant =
+            |pair: [Transport; 2]| pair.map(|transport| transport.error_mapping(error_mapping));
         Self {
             clients: clients.into_iter().map(meant).collect(),
             auxiliary,
@@ -155,7 +156,13 @@ impl Arm {
         shared_priority: &SharedPriority,
     ) -> Result<ListResult<Value>> {
         self.reads(of)
-            .list(call, "value", shared_priority, |it: Value| it, id_of)
+            .list(
+                call,
+                "value",
+                shared_priority,
+                |object: Value| object,
+                id_of,
+            )
             .await
     }
 
@@ -188,16 +195,18 @@ impl Arm {
         let each = |value: &Value| value.as_array().cloned().unwrap_or_default();
         let types = each(&answer["resourceTypes"]).into_iter();
         let mappings = types
-            .filter(|it| it["resourceType"] == kind)
-            .flat_map(|it| each(&it["zoneMappings"]));
-        let here = |it: &Value| {
-            it["location"]
+            .filter(|other_kind| other_kind["resourceType"] == kind)
+            .flat_map(|kind| each(&kind["zoneMappings"]));
+        let here = |object: &Value| {
+            object["location"]
                 .as_str()
-                .is_some_and(|it| it.to_ascii_lowercase().replace(' ', "") == region)
+                .is_some_and(|location| location.to_ascii_lowercase().replace(' ', "") == region)
         };
-        let zones = mappings.filter(here).flat_map(|it| each(&it["zones"]));
+        let zones = mappings
+            .filter(here)
+            .flat_map(|mapping| each(&mapping["zones"]));
         let mut zones: Vec<_> = zones
-            .filter_map(|it| it.as_str().map(str::to_owned))
+            .filter_map(|zone| zone.as_str().map(str::to_owned))
             .collect();
         zones.sort();
         Ok(zones)
@@ -339,7 +348,7 @@ fn begun(answer: &Answer) -> Option<(String, bool)> {
         answer
             .headers
             .get(name)
-            .and_then(|it| it.to_str().ok())
+            .and_then(|header| header.to_str().ok())
             .map(str::to_owned)
     };
     let location = || {

@@ -82,7 +82,7 @@ impl AuxiliarySecret {
         let Some(domain) = url
             .strip_prefix("https://")
             .and_then(|host| host.split_once('.'))
-            .map(|(_, it)| it)
+            .map(|(_, text)| text)
         else {
             return Err(Error::other(format!(
                 "vault {} has no URL with a domain",

@@ -104,19 +104,19 @@ impl CloudEndpoints {
     /// *Invalid* if the login endpoint is neither known nor shown.
     pub(crate) fn with_shown(mut self, clouds: &Value) -> Result<Self> {
         let name = self.shown_as.take().unwrap_or_default();
-        let is_it = |it: &&Value| {
+        let is_it = |object: &&Value| {
             name.is_empty()
-                || it["name"]
+                || object["name"]
                     .as_str()
-                    .is_some_and(|it| it.eq_ignore_ascii_case(&name))
+                    .is_some_and(|other_name| other_name.eq_ignore_ascii_case(&name))
         };
         let cloud = clouds.as_array().and_then(|all| all.iter().find(is_it));
         let text = |pointer: &str| {
             cloud
-                .and_then(|it| it.pointer(pointer)?.as_str())
-                .filter(|it| !it.is_empty())
+                .and_then(|cloud| cloud.pointer(pointer)?.as_str())
+                .filter(|pointer| !pointer.is_empty())
         };
-        let trimmed = |it: &str| it.trim_end_matches('/').to_owned();
+        let trimmed = |text: &str| text.trim_end_matches('/').to_owned();
         self.resource_manager = text("/resourceManager").map_or(self.resource_manager, trimmed);
         self.login = text("/authentication/loginEndpoint").map_or(self.login, trimmed);
         self.audience = text("/authentication/audiences/0").map_or(self.audience, str::to_owned);

@@ -49,7 +49,7 @@ impl ConfigSecret {
                 .unwrap_or_default()
                 .to_ascii_lowercase()
         });
-        let flag = |name: &str| setup.flags.get(name).filter(|it| !it.is_empty());
+        let flag = |name: &str| setup.flags.get(name).filter(|name| !name.is_empty());
         let mut flags = Variables::of(&setup.flags);
         let is_named = flag(SECRET_NAME.key()).is_some() || flags.get(&RELOADS) == Some(true);
         let is_there = match &kind {
@@ -65,7 +65,7 @@ impl ConfigSecret {
                 .config
                 .as_ref()
                 .filter(|_| kind.as_deref() == Some("merge"))
-                .map(|it| it.text.clone()),
+                .map(|config_file| config_file.text.clone()),
             cluster: cluster.clone(),
         })
     }
@@ -85,7 +85,7 @@ impl ConfigSecret {
             let text = self
                 .read()
                 .await
-                .map(|it| hash(&it.text))
+                .map(|config_file| hash(&config_file.text))
                 .map_err(|error| error.to_string());
             if last.as_ref() != Some(&text) {
                 let outcome = match &text {

@@ -112,13 +112,14 @@ impl Identity {
             Some(secret) => Some(secret.read().await?.text),
             None => None,
         };
-        let of_file =
-            |it: &ConfigFile| std::fs::read_to_string(&it.path).unwrap_or_else(|_| it.text.clone());
+        let of_file = |config_file: &ConfigFile| {
+            std::fs::read_to_string(&config_file.path).unwrap_or_else(|_| config_file.text.clone())
+        };
         let text = secret.or_else(|| self.file.as_ref().map(of_file));
         let path = self
             .file
             .as_ref()
-            .map_or("no configuration file", |it| &it.path);
+            .map_or("no configuration file", |config_file| &config_file.path);
         let mut file = Document::of(&ConfigFile {
             path: path.to_owned(),
             text: text.unwrap_or_default(),
@@ -143,7 +144,7 @@ impl Identity {
         let read = |path: &str, key: &str| {
             let bytes = std::fs::read(path)
                 .map_err(|error| Error::invalid(format!("{key}: {path}: {error}")))?;
-            let text = String::from_utf8(bytes).map(|it| SecretString::from(it.trim()));
+            let text = String::from_utf8(bytes).map(|text| SecretString::from(text.trim()));
             text.map_err(|_| Error::invalid(format!("{key}: {path} is no text; {TO_PEM}")))
         };
         let client = value("aadClientId");
@@ -400,7 +401,7 @@ fn assertion(pem: &str, client: &str, audience: &str) -> Result<String> {
         claims,
     ];
     let signed = parts
-        .map(|it| URL_SAFE_NO_PAD.encode(it.to_string()))
+        .map(|parts| URL_SAFE_NO_PAD.encode(parts.to_string()))
         .join(".");
     let mut signature = vec![0; key.public().modulus_len()];
     key.sign(

@@ -138,10 +138,11 @@ impl DocumentStore for Documents {
 impl Documents {
     /// Writes the public address that an error names again: then Azure tries to provision it again.
     async fn provision(&self, error: &str) -> Result<()> {
-        let words = error.split(|it: char| it.is_whitespace() || "'\",".contains(it));
+        let words =
+            error.split(|character: char| character.is_whitespace() || "'\",".contains(character));
         let mut ids = words
-            .map(|it| it.trim_end_matches('.'))
-            .filter(|it| it.contains("/publicIPAddresses/"));
+            .map(|words| words.trim_end_matches('.'))
+            .filter(|text| text.contains("/publicIPAddresses/"));
         let Some((group, name)) = ids.next().and_then(place_of) else {
             return Ok(());
         };

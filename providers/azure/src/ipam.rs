@@ -63,7 +63,7 @@ pub(crate) fn pod_blocks(setup: &Setup) -> Result<Option<PodBlocks>> {
     let mut flags = Variables::of(&setup.flags);
     let is_on = flags.get(&IPAM) == Some(true);
     let [length, ipv4, ipv6] = [&LENGTH, &IPV4_LENGTH, &IPV6_LENGTH]
-        .map(|flag| flags.get(flag).and_then(|it| u8::try_from(it).ok()));
+        .map(|flag| flags.get(flag).and_then(|flag| u8::try_from(flag).ok()));
     let reserved = flags.get(&SERVICE_RANGES).unwrap_or_default();
     let by_set = flags.get(&BY_SET) == Some(true);
     let ranges = setup.cluster_cidr.as_deref().unwrap_or_default().split(',');
@@ -78,7 +78,7 @@ pub(crate) fn pod_blocks(setup: &Setup) -> Result<Option<PodBlocks>> {
         })
     };
     let blocks: Option<Vec<NodeBlocks>> = ranges.iter().map(block).collect();
-    let blocks = blocks.filter(|it| !it.is_empty() && (length.is_none() || it.len() == 1));
+    let blocks = blocks.filter(|block| !block.is_empty() && (length.is_none() || block.len() == 1));
     if is_on && blocks.is_none() {
         flags.mistake(
             "--allocate-node-cidrs needs --cluster-cidr with room for the ranges of Nodes, whose lengths are \
@@ -118,7 +118,7 @@ impl SetLengths {
             let [ipv4, ipv6] = LENGTH_TAGS.map(|tag| {
                 set["tags"][tag]
                     .as_str()
-                    .and_then(|it| it.trim().parse().ok())
+                    .and_then(|tag| tag.trim().parse().ok())
             });
             (
                 text(set, "/name").to_ascii_lowercase(),
@@ -155,7 +155,7 @@ impl PodRangeSource for SetLengths {
         };
         machines
             .into_iter()
-            .map(|it| of(it).map(Option::unwrap_or_default))
+            .map(|machine| of(machine).map(Option::unwrap_or_default))
             .collect()
     }
 }

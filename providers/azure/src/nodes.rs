@@ -23,14 +23,14 @@ pub(crate) struct Nodes(pub(crate) Inventory<Machines>);
 pub(crate) fn is_unmanaged(node: &Node) -> bool {
     node.labels
         .get(MANAGED)
-        .is_some_and(|it| it.eq_ignore_ascii_case("false"))
+        .is_some_and(|text| text.eq_ignore_ascii_case("false"))
 }
 
 /// Returns `true` unless a label says that the machine of the Node is in another resource group.
 pub(crate) fn is_of_group(node: &Node, group: &str) -> bool {
     node.labels
         .get(GROUP)
-        .is_none_or(|it| it.is_empty() || it.eq_ignore_ascii_case(group))
+        .is_none_or(|other_group| other_group.is_empty() || other_group.eq_ignore_ascii_case(group))
 }
 
 /// Returns the Node with its provider ID in lower case, by which machines are compared.
@@ -74,7 +74,7 @@ impl Nodes {
             && !machine.has_state()
         {
             let state = source.state_by_id(machine.id(), priority(request)).await?;
-            let is_off = state.is_some_and(|it| it.is_shut_down());
+            let is_off = state.is_some_and(|machine| machine.is_shut_down());
             let known = self.0.state_of(
                 found,
                 node,

@@ -13,10 +13,13 @@ const INTERVAL: Duration = Duration::from_secs(5);
 /// Returns the taints that a Node is to have; `None` if they are right. The taint of the machine's state is that of this
 /// program, which has proven it.
 fn wanted(node: &Node) -> Option<Vec<Value>> {
-    let has = |key: &str| node.taints.iter().any(|it| &*it.key == key);
+    let has = |key: &str| node.taints.iter().any(|taint| &*taint.key == key);
     let is_ready = node.ready == ConditionStatus::True;
-    let kept = node.taints.iter().filter(|it| &*it.key != OUT_OF_SERVICE);
-    let mut taints: Vec<Value> = kept.map(|it| json!(it)).collect();
+    let kept = node
+        .taints
+        .iter()
+        .filter(|taint| &*taint.key != OUT_OF_SERVICE);
+    let mut taints: Vec<Value> = kept.map(|taint| json!(taint)).collect();
     match (has(OUT_OF_SERVICE), is_ready) {
         (true, true) => Some(taints),
         (false, false) if has(TAINT_SHUTDOWN) => {

@@ -340,7 +340,7 @@ impl CloudProvider for Azure {
             );
             match parts.arm.all(of, group).await {
                 Ok(all) if what == "security groups" => {
-                    let names = all.iter().map(|it| text(it, "/name"));
+                    let names = all.iter().map(|object| text(object, "/name"));
                     findings.extend(unavailable(
                         "configuration",
                         "securityGroupName",
@@ -378,7 +378,7 @@ impl CloudProvider for Azure {
         let config = self.parts.get().map(|parts| parts.config.clone());
         if config
             .as_ref()
-            .is_some_and(|it| !it.get().file.disable_out_of_service_taint)
+            .is_some_and(|current_config| !current_config.get().file.disable_out_of_service_taint)
         {
             until(Box::pin(follow_shutdowns(self.cluster.clone())));
         }

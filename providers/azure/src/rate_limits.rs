@@ -93,10 +93,12 @@ pub(crate) fn reported(headers: &HeaderMap) -> RateLimitReport {
 /// Returns the minutes at the end of a limit's name.
 fn minutes(name: &str) -> Option<u64> {
     let name = name.strip_suffix("Min")?;
-    name[name.trim_end_matches(|it: char| it.is_ascii_digit()).len()..]
+    name[name
+        .trim_end_matches(|character: char| character.is_ascii_digit())
+        .len()..]
         .parse()
         .ok()
-        .filter(|it| *it <= 60)
+        .filter(|number| *number <= 60)
 }
 
 #[cfg(test)]
@@ -142,7 +144,7 @@ mod tests {
                 .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
             let expected = RateLimitReport {
                 remaining,
-                reset: minutes.map(|it| Duration::from_secs(60 * it)),
+                reset: minutes.map(|minutes| Duration::from_secs(60 * minutes)),
                 limit: None,
             };
             assert_eq!(

@@ -43,7 +43,7 @@ impl RouteTable {
         let has = |node: &cloud_provider::Node| {
             node.addresses
                 .iter()
-                .any(|it| it.kind == AddressType::InternalIP && &*it.address == hop)
+                .any(|address| address.kind == AddressType::InternalIP && &*address.address == hop)
         };
         let node = self.cluster.nodes()?.into_iter().find(|node| has(node))?;
         Some((node.name.to_string(), is_unmanaged(&node)))
@@ -59,11 +59,11 @@ fn name_of(node: &str, destination: &str) -> String {
 impl RouteCloud for RouteTable {
     async fn list(&self) -> Result<Vec<CloudRoute>> {
         let table = self.documents.store().get(&self.key()).await?;
-        let route = |it: &Value| {
-            let hop = text(it, "/properties/nextHopIpAddress");
+        let route = |object: &Value| {
+            let hop = text(object, "/properties/nextHopIpAddress");
             CloudRoute {
-                name: text(it, "/name").to_owned(),
-                destination: text(it, "/properties/addressPrefix").to_owned(),
+                name: text(object, "/name").to_owned(),
+                destination: text(object, "/properties/addressPrefix").to_owned(),
                 next_hops: (!hop.is_empty())
                     .then(|| hop.to_owned())
                     .into_iter()
@@ -82,16 +82,19 @@ impl RouteCloud for RouteTable {
         let config = self.config.get();
         if change == Change::Remove {
             let route = route.clone();
-            self.unmanaged.lock().retain(|it| !it.is_same(&route));
+            self.unmanaged
+                .lock()
+                .retain(|other_route| !other_route.is_same(&route));
             let remove = move |table: &mut Value| {
                 let all = table
                     .pointer_mut("/properties/routes")
                     .and_then(Value::as_array_mut);
-                let is_it = |it: &Value| match route.name.is_empty() {
-                    true => text(it, "/properties/addressPrefix") == route.destination,
-                    false => text(it, "/name").eq_ignore_ascii_case(&route.name),
+                let is_it = |object: &Value| match route.name.is_empty() {
+                    true => text(object, "/properties/addressPrefix") == route.destination,
+                    false => text(object, "/name").eq_ignore_ascii_case(&route.name),
                 };
-                all.into_iter().for_each(|all| all.retain(|it| !is_it(it)));
+                all.into_iter()
+                    .for_each(|all| all.retain(|object| !is_it(object)));
                 Ok(())
             };
             return self.documents.edit(&self.key(), remove).await;
@@ -120,7 +123,7 @@ impl RouteCloud for RouteTable {
             let wanted = json!({"addressPrefix": destination, "nextHopType": "VirtualAppliance", "nextHopIpAddress": hop});
             match all
                 .iter_mut()
-                .find(|it| text(it, "/name").eq_ignore_ascii_case(&name))
+                .find(|object| text(object, "/name").eq_ignore_ascii_case(&name))
             {
                 Some(there) => crate::arm::overlay(place(there, &["properties"]), &wanted),
                 None => all.push(json!({"name": name, "properties": wanted})),

@@ -33,7 +33,7 @@ pub(crate) fn parsed(text: &str, map: &BTreeMap<String, String>) -> BTreeMap<Str
         } else {
             value.trim()
         };
-        tags.retain(|it: &String, _| !it.eq_ignore_ascii_case(key.trim()));
+        tags.retain(|tag: &String, _| !tag.eq_ignore_ascii_case(key.trim()));
         tags.insert(key.trim().to_owned(), kept.to_owned());
     }
     tags
@@ -41,7 +41,7 @@ pub(crate) fn parsed(text: &str, map: &BTreeMap<String, String>) -> BTreeMap<Str
 
 fn starts_with(name: &str, prefix: &str) -> bool {
     name.get(..prefix.len())
-        .is_some_and(|it| it.eq_ignore_ascii_case(prefix))
+        .is_some_and(|text| text.eq_ignore_ascii_case(prefix))
 }
 
 /// Returns the names of the tags that are to be removed: with `systemTags`, all that are neither wanted nor begin with
@@ -56,7 +56,7 @@ fn surplus<'a>(
         .system_tags
         .split(',')
         .map(str::trim)
-        .filter(|it| !it.is_empty())
+        .filter(|text| !text.is_empty())
         .collect();
     if prefixes.is_empty() || wanted.is_empty() {
         return BTreeSet::new();
@@ -67,13 +67,13 @@ fn surplus<'a>(
             .keys()
             .map(String::as_str)
             .chain(["service"])
-            .any(|it| it.eq_ignore_ascii_case(name));
+            .any(|text| text.eq_ignore_ascii_case(name));
         is_named || prefixes.any(|prefix| starts_with(name, prefix))
     };
     let names = resource["tags"]
         .as_object()
         .into_iter()
-        .flat_map(|it| it.keys());
+        .flat_map(|tag| tag.keys());
     names
         .map(String::as_str)
         .filter(|name| !stays(name))
@@ -138,12 +138,12 @@ pub(crate) fn write(config: &Config, resource: &mut Value, wanted: &BTreeMap<Str
     for (name, value) in wanted {
         let known = tags
             .iter_mut()
-            .find(|(it, _)| it.eq_ignore_ascii_case(name));
+            .find(|(tag, _)| tag.eq_ignore_ascii_case(name));
         match known {
             Some((_, there))
                 if there
                     .as_str()
-                    .is_some_and(|it| it.eq_ignore_ascii_case(value)) => {}
+                    .is_some_and(|text| text.eq_ignore_ascii_case(value)) => {}
             Some((_, there)) => *there = value.clone().into(),
             None => drop(tags.insert(name.clone(), value.clone().into())),
         }

@@ -84,7 +84,7 @@ pub(crate) struct Tag {
 
 impl From<Value> for Eip {
     fn from(it: Value) -> Self {
-        let text = |it: &Value, key: &str| it[key].as_str().map(str::to_owned);
+        let text = |object: &Value, key: &str| object[key].as_str().map(str::to_owned);
         let tag = |tag: &Value| {
             Some(Tag {
                 tag_key: text(tag, "tagKey")?,
@@ -93,7 +93,7 @@ impl From<Value> for Eip {
         };
         let bandwidth = it["bandwidthInMbps"]
             .as_u64()
-            .and_then(|it| u32::try_from(it).ok());
+            .and_then(|bandwidth_in_mbps| u32::try_from(bandwidth_in_mbps).ok());
         Self {
             eip: text(&it, "eip").unwrap_or_default(),
             name: text(&it, "name"),
@@ -158,7 +158,7 @@ impl Api {
                 &self.eip,
                 Call::get("/v1/eip", &[]),
                 "eipList",
-                |it: &Eip| it.eip.clone(),
+                |eip: &Eip| eip.eip.clone(),
             )
             .await
         };

@@ -159,7 +159,7 @@ impl Config {
         };
         let mistakes: Vec<_> = [
             keys.finish().map_err(|error| format!("{path}: {error}")),
-            variables.finish().map_err(|it| it.to_string()),
+            variables.finish().map_err(|error| error.to_string()),
         ]
         .into_iter()
         .filter_map(Result::err)

@@ -171,7 +171,7 @@ pub(crate) fn sign(request: &mut Request<Bytes>, keys: &Keys, now: Timestamp) ->
     let host = request
         .uri()
         .authority()
-        .map(|it| it.as_str().to_owned())
+        .map(|authority| authority.as_str().to_owned())
         .unwrap_or_default();
     request.headers_mut().insert(HOST, header(&host, false)?);
     request.headers_mut().insert(DATE, header(&date, false)?);
@@ -205,13 +205,13 @@ pub(crate) fn sign(request: &mut Request<Bytes>, keys: &Keys, now: Timestamp) ->
         .query()
         .unwrap_or_default()
         .split('&')
-        .filter(|it| !it.is_empty());
+        .filter(|part| !part.is_empty());
     let mut query: Vec<_> = parameters
-        .map(|it| {
-            if it.contains('=') {
-                it.to_owned()
+        .map(|parameters| {
+            if parameters.contains('=') {
+                parameters.to_owned()
             } else {
-                format!("{it}=")
+                format!("{parameters}=")
             }
         })
         .collect();

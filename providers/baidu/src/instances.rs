@@ -127,7 +127,7 @@ impl Source {
             .vpc
             .iter()
             .fold(call, |call, vpc| call.query("vpcId", vpc));
-        let keep = |it: InstanceAnswer| (it.id.clone(), it.instance());
+        let keep = |instance: InstanceAnswer| (instance.id.clone(), instance.instance());
         let list = self
             .0
             .bcc
@@ -170,7 +170,10 @@ impl MachineSource for Source {
             .await?
             .complete()?
             .into_items();
-        Ok(found.into_iter().filter(|it| it.is_named(name)).collect())
+        Ok(found
+            .into_iter()
+            .filter(|instance| instance.is_named(name))
+            .collect())
     }
 
     fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str> {
@@ -237,12 +240,13 @@ impl BccInstances {
                 let internal = node
                     .addresses
                     .iter()
-                    .filter(|it| it.kind == AddressType::InternalIP);
+                    .filter(|address| address.kind == AddressType::InternalIP);
                 let texts: Vec<_> = internal
-                    .map(|it| &*it.address)
+                    .map(|address| &*address.address)
                     .chain([&*node.name])
                     .collect();
-                let is_its = |it: &&Instance| texts.iter().any(|text| it.is_named(text));
+                let is_its =
+                    |instance: &&Instance| texts.iter().any(|text| instance.is_named(text));
                 if let Some(instance) = list.machines().iter().find(is_its) {
                     *node = Arc::new(Node {
                         provider_id: IDS.write(&instance.id).into(),

@@ -84,9 +84,11 @@ const ALGORITHMS: Kind<String> = Kind::of("one of round_robin, least_connections
 const NAMES: Kind<String> = Kind::of(
     "1 to 255 letters, digits, dots and dashes, with a letter or digit at both ends",
     |text| {
-        let is_end = |it: u8| it.is_ascii_alphanumeric();
+        let is_end = |byte: u8| byte.is_ascii_alphanumeric();
         let is_name = text.len() <= 255
-            && text.bytes().all(|it| is_end(it) || b".-".contains(&it))
+            && text
+                .bytes()
+                .all(|byte| is_end(byte) || b".-".contains(&byte))
             && text.bytes().next().is_some_and(is_end)
             && text.bytes().last().is_some_and(is_end);
         (is_name || text.is_empty()).then(|| text.to_owned())
@@ -97,8 +99,11 @@ const NAMES: Kind<String> = Kind::of(
 const HOST: Kind<String> = Kind::of("a DNS name such as lb.example.com", |text| {
     let name = text.trim_end_matches('.').to_ascii_lowercase();
     let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-    let is_label = |it: &str| {
-        it.bytes().all(is_inner) && !it.is_empty() && !it.starts_with('-') && !it.ends_with('-')
+    let is_label = |text: &str| {
+        text.bytes().all(is_inner)
+            && !text.is_empty()
+            && !text.starts_with('-')
+            && !text.ends_with('-')
     };
     let is_name =
         name.len() <= 253 && name.parse::<IpAddr>().is_err() && name.split('.').all(is_label);

@@ -76,7 +76,7 @@ pub(crate) fn metadata(config: &Config, setup: &Setup) -> Result<Transport> {
 pub(crate) async fn region_of_machine(metadata: &Transport) -> Result<String> {
     let answer = metadata.send(Call::get("/metadata/v1/region", &[])).await;
     answer
-        .map(|it| it.text())
+        .map(|answer| answer.text())
         .map_err(|error| error.context("cannot find out the region; set REGION"))
 }
 
@@ -150,7 +150,7 @@ impl Api {
     ) -> Result<()> {
         let region = if let Some(region) = configured {
             let known = self.regions().await?;
-            if !known.iter().any(|it| it == region) {
+            if !known.iter().any(|text| text == region) {
                 let known = known.join(", ");
                 return Err(Error::invalid(format!(
                     "REGION: {region:?} does not exist; regions are {known}"

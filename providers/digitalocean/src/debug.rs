@@ -35,7 +35,7 @@ pub(crate) async fn serve(address: String, api: Api) {
 
 async fn answer(mut stream: TcpStream, api: &Api) -> std::io::Result<()> {
     let (mut request, mut part) = (Vec::new(), [0; 1024]);
-    while !request.windows(4).any(|it| it == b"\r\n\r\n") && request.len() < MOST {
+    while !request.windows(4).any(|window| window == b"\r\n\r\n") && request.len() < MOST {
         match stream.read(&mut part).await? {
             0 => return Ok(()),
             read => request.extend_from_slice(&part[..read]),

@@ -75,21 +75,26 @@ impl From<DropletAnswer> for Droplet {
     fn from(answer: DropletAnswer) -> Self {
         let networks = answer.networks.unwrap_or_default();
         let first = |kind: &str| {
-            let of_kind = networks.v4.iter().filter(|it| &*it.kind == kind);
+            let of_kind = networks.v4.iter().filter(|address| &*address.kind == kind);
             // Old droplets list the anchor of a reserved address among their private ones, too.
             let mut ips = of_kind
-                .filter_map(|it| it.ip_address.parse().ok())
+                .filter_map(|address| address.ip_address.parse().ok())
                 .collect::<Vec<Ipv4Addr>>();
             ips.sort_by_key(is_anchor);
             ips.into_iter().next()
         };
-        let public_v6 = networks.v6.iter().filter(|it| &*it.kind == "public");
+        let public_v6 = networks
+            .v6
+            .iter()
+            .filter(|address| &*address.kind == "public");
         Self {
             id: answer.id.to_string().into(),
             is_off: &*answer.status == "off",
             private: first("private"),
             public: first("public"),
-            public_v6: public_v6.filter_map(|it| it.ip_address.parse().ok()).next(),
+            public_v6: public_v6
+                .filter_map(|address| address.ip_address.parse().ok())
+                .next(),
             name: answer.name,
             size: answer.size_slug,
             region: answer.region.slug,
@@ -116,7 +121,7 @@ impl Droplet {
     fn has_address(&self, ip: IpAddr, region: Option<&str>, vpc: Option<&str>) -> bool {
         let is_near = region.is_none_or(|region| region == &*self.region)
             && vpc.is_none_or(|vpc| self.vpc.as_deref() == Some(vpc));
-        self.public_addresses().any(|it| it == ip)
+        self.public_addresses().any(|address| address == ip)
             || is_near && self.private.map(IpAddr::V4) == Some(ip)
     }
 }
@@ -149,7 +154,7 @@ impl MachineSource for Api {
                 "droplets",
                 shared_priority,
                 |droplet| droplet,
-                |it: &Droplet| it.id.clone(),
+                |droplet: &Droplet| droplet.id.clone(),
             )
             .await
     }
@@ -171,7 +176,9 @@ impl MachineSource for Api {
 
     async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<Droplet>> {
         let call = Call::get("/v2/droplets", &[]).query("name", name);
-        let (shared_priority, id) = (SharedPriority::of(priority), |it: &Droplet| it.id.clone());
+        let (shared_priority, id) = (SharedPriority::of(priority), |droplet: &Droplet| {
+            droplet.id.clone()
+        });
         Ok(self
             .http
             .list(call, "droplets", &shared_priority, |droplet| droplet, id)
@@ -241,7 +248,7 @@ impl Droplets {
             let found: Vec<_> = list
                 .machines()
                 .iter()
-                .filter(|it| it.has_address(ip, region, vpc))
+                .filter(|droplet| droplet.has_address(ip, region, vpc))
                 .collect();
             match found.as_slice() {
                 [] => Ok(Arc::clone(node)),

@@ -193,7 +193,7 @@ impl WorkerFirewall {
             let desired = self.desired(&caches.services());
             if known
                 .as_ref()
-                .is_some_and(|(it, at)| *it == desired && at.elapsed() < PERIOD)
+                .is_some_and(|(firewall, at)| *firewall == desired && at.elapsed() < PERIOD)
             {
                 sleep(POLL).await;
                 continue;
@@ -251,7 +251,7 @@ impl WorkerFirewall {
             .into_iter()
             .map(|((protocol, port), peers)| rule(protocol, port.to_string(), Some(peers), None));
         let outbound = ["tcp", "udp", "icmp"]
-            .map(|it| rule(it, "all".to_owned(), None, Some(Peers::anywhere())));
+            .map(|text| rule(text, "all".to_owned(), None, Some(Peers::anywhere())));
         Firewall {
             name: self.config.name.clone(),
             tags: self.config.tags.iter().cloned().collect(),
@@ -268,12 +268,12 @@ impl WorkerFirewall {
         id: &mut Option<String>,
     ) -> Result<bool> {
         let current = self.current(id).await?;
-        *id = current.as_ref().map(|it| it.id.clone());
-        if current.as_ref().is_some_and(|it| {
+        *id = current.as_ref().map(|firewall| firewall.id.clone());
+        if current.as_ref().is_some_and(|firewall| {
             Firewall {
                 id: String::new(),
                 droplet_ids: BTreeSet::new(),
-                ..it.clone()
+                ..firewall.clone()
             } == *desired
         }) {
             return Ok(false);
@@ -318,8 +318,12 @@ impl WorkerFirewall {
                 return Ok(found);
             }
         }
-        let all = self.api.all("/v2/firewalls", |it: &Firewall| it.id.clone());
+        let all = self
+            .api
+            .all("/v2/firewalls", |firewall: &Firewall| firewall.id.clone());
         let all = self.metrics.request("get_by_list", "200", all).await?;
-        Ok(all.into_iter().find(|it| it.name == self.config.name))
+        Ok(all
+            .into_iter()
+            .find(|firewall| firewall.name == self.config.name))
     }
 }

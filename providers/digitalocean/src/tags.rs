@@ -87,8 +87,8 @@ impl ClusterTag {
     }
 
     pub(crate) async fn synchronize(&self, services: &[Arc<Service>]) -> Result<()> {
-        let wants = |it: &&Arc<Service>| {
-            it.spec.as_ref().and_then(|spec| spec.type_.as_deref()) == Some("LoadBalancer")
+        let wants = |entry: &&Arc<Service>| {
+            entry.spec.as_ref().and_then(|spec| spec.type_.as_deref()) == Some("LoadBalancer")
         };
         let services: Vec<_> = services.iter().filter(wants).collect();
         if services.is_empty() {
@@ -104,22 +104,28 @@ impl ClusterTag {
             .collect();
         let all = self
             .api
-            .all("/v2/load_balancers", |it: &LoadBalancer| it.id.clone());
+            .all("/v2/load_balancers", |load_balancer: &LoadBalancer| {
+                load_balancer.id.clone()
+            });
         // An author of Services can name any load balancer by its ID or a name: only one that has the owner tags of this
         // cluster is tagged, or a name that contains the UID of a Service.
         let stored = OWNER_TAGS.stored(&self.owner);
-        let is_owned = |it: &LoadBalancer| {
-            let owner = OWNER_TAGS.take_from(&mut it.tags.clone());
+        let is_owned = |load_balancer: &LoadBalancer| {
+            let owner = OWNER_TAGS.take_from(&mut load_balancer.tags.clone());
             owner.cluster.as_ref() == Some(&stored)
                 && owner.service.is_some_and(|uid| uids.contains(&*uid))
         };
-        let is_ours = |it: &LoadBalancer| is_owned(it) || names.contains(&it.name);
-        let lacks = |it: &LoadBalancer| !it.tags.iter().any(|tag| tag.starts_with("k8s:"));
+        let is_ours = |load_balancer: &LoadBalancer| {
+            is_owned(load_balancer) || names.contains(&load_balancer.name)
+        };
+        let lacks = |load_balancer: &LoadBalancer| {
+            !load_balancer.tags.iter().any(|tag| tag.starts_with("k8s:"))
+        };
         let found: Vec<String> = all
             .await?
             .into_iter()
-            .filter(|it| is_ours(it) && lacks(it))
-            .map(|it| it.id)
+            .filter(|load_balancer| is_ours(load_balancer) && lacks(load_balancer))
+            .map(|load_balancer| load_balancer.id)
             .collect();
         if found.is_empty() {
             Ok(())

@@ -357,8 +357,12 @@ impl Api {
                 .refusals(refusal)
                 .budget(budget)
                 .own_series(Requests::clone(&requests));
-            let is_limit =
-                |it: &Refusal| matches!(&*it.code, "rateLimitExceeded" | "userRateLimitExceeded");
+            let is_limit = |refusal: &Refusal| {
+                matches!(
+                    &*refusal.code,
+                    "rateLimitExceeded" | "userRateLimitExceeded"
+                )
+            };
             let http = http.retry_refusals(is_limit).paging(
                 Paging::token("pageToken", "/nextPageToken")
                     .size("maxResults", 500)
@@ -506,11 +510,11 @@ impl Api {
             let automatic: ipnet::Ipv4Net = "10.128.0.0/9"
                 .parse()
                 .map_err(|_| Error::other("no range"))?;
-            let is_its = |it: &&Value| {
-                let range = it["ipCidrRange"]
+            let is_its = |object: &&Value| {
+                let range = object["ipCidrRange"]
                     .as_str()
                     .and_then(|range| range.parse().ok());
-                it["network"]
+                object["network"]
                     .as_str()
                     .is_some_and(|url| short(url) == short(&place.network))
                     && range.is_some_and(|range: ipnet::Ipv4Net| automatic.contains(&range))
@@ -616,7 +620,7 @@ async fn poll(http: Transport, ids: Vec<String>) -> Result<Vec<OperationState<St
     let reads = scopes.iter().map(|(scope, names)| {
         let parameters: Vec<&str> = scope
             .split('/')
-            .filter(|it| !matches!(*it, "global" | "regions" | "zones"))
+            .filter(|part| !matches!(*part, "global" | "regions" | "zones"))
             .collect();
         let path = match scope.split('/').nth(1) {
             Some("regions") => "/projects/{project}/regions/{region}/operations",
@@ -629,8 +633,8 @@ async fn poll(http: Transport, ids: Vec<String>) -> Result<Vec<OperationState<St
             call,
             "items",
             &shared_priority,
-            |it: Operation| it,
-            |it| it.self_link.clone(),
+            |operation: Operation| operation,
+            |operation| operation.self_link.clone(),
         )
     });
     let found = try_join_all(reads)
@@ -638,9 +642,9 @@ async fn poll(http: Transport, ids: Vec<String>) -> Result<Vec<OperationState<St
         .into_iter()
         .flat_map(ListResult::into_items);
     Ok(found
-        .map(|it| OperationState {
-            id: short(&it.self_link).to_owned(),
-            outcome: it.outcome(),
+        .map(|operation| OperationState {
+            id: short(&operation.self_link).to_owned(),
+            outcome: operation.outcome(),
         })
         .collect())
 }

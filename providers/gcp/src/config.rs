@@ -235,8 +235,8 @@ impl Config {
             }),
             tokens,
             metadata_host: variables.get(&METADATA_HOST).unwrap_or_default(),
-            has_subsets: alpha.iter().any(|it| it == "ILBSubsets"),
-            skips_groups: alpha.iter().any(|it| it == "SkipIGsManagement"),
+            has_subsets: alpha.iter().any(|text| text == "ILBSubsets"),
+            skips_groups: alpha.iter().any(|text| text == "SkipIGsManagement"),
             defaults: file.defaults("", &[&KIND]),
             check_sources: check_sources(&mut flags, &CHECK_SOURCES, false),
             ipv6_check_sources: check_sources(&mut flags, &IPV6_CHECK_SOURCES, true),
@@ -285,7 +285,7 @@ fn check_sources(
 fn pod_ranges(flags: &mut Variables<'_>, cluster: &str) -> Option<PodRanges> {
     let services = flags.get(&SERVICE_RANGES).unwrap_or_default();
     let [length, ipv4, ipv6] = [&LENGTH, &IPV4_LENGTH, &IPV6_LENGTH]
-        .map(|flag| flags.get(flag).and_then(|it| u8::try_from(it).ok()));
+        .map(|flag| flags.get(flag).and_then(|flag| u8::try_from(flag).ok()));
     let is_from_cloud = flags.get(&ALLOCATOR)?;
     if !flags.get(&IPAM)? {
         return None;
@@ -318,7 +318,7 @@ fn pod_ranges(flags: &mut Variables<'_>, cluster: &str) -> Option<PodRanges> {
         })
     };
     let blocks: Option<Vec<_>> = ranges.iter().map(block).collect();
-    if let Some(blocks) = blocks.filter(|it| !it.is_empty()) {
+    if let Some(blocks) = blocks.filter(|block| !block.is_empty()) {
         return Some(PodRanges::Cluster(blocks, services));
     }
     flags.mistake("--allocate-node-cidrs needs --cluster-cidr with room for the ranges of Nodes");
@@ -336,8 +336,8 @@ fn token_source(file: &mut GitConfigSettings, variables: &mut Variables<'_>) -> 
     match file.get(&TOKEN_URL).as_deref() {
         None | Some("") => TokenSource::Metadata,
         Some("nil") => {
-            let of_gcloud = home.map(|it| {
-                PathBuf::from(it).join(".config/gcloud/application_default_credentials.json")
+            let of_gcloud = home.map(|home| {
+                PathBuf::from(home).join(".config/gcloud/application_default_credentials.json")
             });
             let found = path
                 .map(PathBuf::from)

@@ -26,7 +26,7 @@ use crate::config::{Config, StackType};
 pub(crate) const IDS: ProviderIds = ProviderIds {
     scheme: NAME,
     form: "<project>/<zone>/<instance>",
-    valid: |id| id.split('/').count() == 3 && id.split('/').all(|it| !it.is_empty()),
+    valid: |id| id.split('/').count() == 3 && id.split('/').all(|part| !part.is_empty()),
 };
 
 /// Pages with instances of other zones alone that may follow each other.
@@ -108,10 +108,9 @@ impl Interface {
 
     /// Returns the addresses. An external IPv6 address is internal, as for the Go program, and external.
     fn addresses(&self) -> impl Iterator<Item = (AddressType, IpAddr)> {
-        let nat = self
-            .access_configs
-            .iter()
-            .filter_map(|it| Some((AddressType::ExternalIP, ip(&it.nat_ip)?)));
+        let nat = self.access_configs.iter().filter_map(|access_config| {
+            Some((AddressType::ExternalIP, ip(&access_config.nat_ip)?))
+        });
         let internal = ip(&self.network_ip).map(|ip| (AddressType::InternalIP, ip));
         let ipv6 = self.ipv6().map(|ip| (AddressType::InternalIP, ip));
         let external_ipv6 = self.external_ipv6().map(|ip| (AddressType::ExternalIP, ip));
@@ -242,13 +241,13 @@ impl Api {
                 {
                     missing.extend(
                         zone.warning
-                            .filter(|it| it.code != "NO_RESULTS_ON_PAGE")
+                            .filter(|warning| warning.code != "NO_RESULTS_ON_PAGE")
                             .map(|_| scope),
                     );
                     items.extend(
                         zone.instances
                             .into_iter()
-                            .map(|it| Instance::new(it, &self.config)),
+                            .map(|instance| Instance::new(instance, &self.config)),
                     );
                 }
                 missing.retain(|scope| has(last_part(scope)));
@@ -268,8 +267,13 @@ impl Api {
                 "the list of instances has {EMPTY_PAGES} pages without an instance of the cluster's zones"
             )))
         };
-        let reading =
-            read_pages(rules, String::new(), |it: &Instance| it.path.clone(), page).await?;
+        let reading = read_pages(
+            rules,
+            String::new(),
+            |instance: &Instance| instance.path.clone(),
+            page,
+        )
+        .await?;
         Ok((reading, unreachable.into_inner()))
     }
 
@@ -293,7 +297,7 @@ impl Api {
             found.and_then(|(reading, missing)| Ok((reading.complete()?.into_items(), missing)));
         let answer = |id: &String| {
             let (all, missing) = found.as_ref().map_err(Error::clone)?;
-            let own = all.iter().find(|it| it.id() == *id).cloned();
+            let own = all.iter().find(|instance| instance.id() == *id).cloned();
             let zone = id.rsplit('/').nth(1).unwrap_or_default();
             match own.is_none() && missing.iter().any(|scope| last_part(scope) == zone) {
                 true => Err(unreachable_zones(missing)),

@@ -39,8 +39,9 @@ impl InstanceRanges {
             .config
             .secondary_range
             .as_deref();
-        let is_named =
-            |it: &&AliasRange| secondary.is_none_or(|wanted| *it.subnetwork_range_name == *wanted);
+        let is_named = |alias_range: &&AliasRange| {
+            secondary.is_none_or(|wanted| *alias_range.subnetwork_range_name == *wanted)
+        };
         let range = |is_ipv6: &bool| match (is_ipv6, instance.ipv6) {
             (false, _) => instance
                 .pod_ranges
@@ -64,8 +65,12 @@ impl PodRangeSource for InstanceRanges {
         let is_unavailable = node
             .network_unavailable
             .as_ref()
-            .is_none_or(|it| it.status != ConditionStatus::False);
-        let has = |taint: &str| node.taints.iter().any(|it| &*it.key == taint);
+            .is_none_or(|network_condition| network_condition.status != ConditionStatus::False);
+        let has = |taint: &str| {
+            node.taints
+                .iter()
+                .any(|other_taint| &*other_taint.key == taint)
+        };
         node.provider_id_scheme() == Some(IDS.scheme)
             && !has(TAINT_UNINITIALIZED)
             && (node.pod_cidrs.is_empty() || is_unavailable || has(NETWORK_TAINT))

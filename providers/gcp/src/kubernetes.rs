@@ -93,7 +93,7 @@ impl Kubernetes {
     /// after a migration back.
     pub(crate) async fn add_finalizer(&self, service: &Service, is_internal: bool) -> Result<()> {
         let finalizer = FINALIZERS[usize::from(is_internal)];
-        if finalizers(service).any(|it| it == finalizer)
+        if finalizers(service).any(|other_finalizer| other_finalizer == finalizer)
             || self
                 .patch_finalizers(service, "finalizers", &[finalizer])
                 .await?
@@ -148,10 +148,10 @@ impl Kubernetes {
         let conditions = service
             .status
             .iter()
-            .flat_map(|it| it.conditions.iter().flatten());
+            .flat_map(|status| status.conditions.iter().flatten());
         let is_refused = conditions
             .into_iter()
-            .any(|it| it.type_ == PORTS_CONDITION && it.status == "True");
+            .any(|condition| condition.type_ == PORTS_CONDITION && condition.status == "True");
         if !is_refused || Spec::of(service, config).spec.is_elsewhere {
             return Ok(());
         }
@@ -170,7 +170,7 @@ impl Kubernetes {
 /// Returns the path of a Service.
 fn path(service: &Service) -> String {
     let [namespace, name] = [&service.metadata.namespace, &service.metadata.name]
-        .map(|it| it.as_deref().unwrap_or_default());
+        .map(|entry| entry.as_deref().unwrap_or_default());
     format!("/api/v1/namespaces/{namespace}/services/{name}")
 }
 
@@ -185,7 +185,7 @@ fn finalizers(service: &Service) -> impl Iterator<Item = &str> {
 
 /// Returns `true` if the framework has not confirmed yet that a Service's load balancer is deleted.
 pub(crate) fn is_cleaned_up_later(service: &Service) -> bool {
-    finalizers(service).any(|it| it == CLEANUP)
+    finalizers(service).any(|finalizer| finalizer == CLEANUP)
 }
 
 /// Returns `true` if a Service has a finalizer of the Go program, and no load balancer any more.
@@ -195,6 +195,6 @@ fn is_done(service: &Service) -> bool {
         .as_ref()
         .is_some_and(|spec| spec.type_.as_deref() != Some("LoadBalancer"));
     (is_other || service.metadata.deletion_timestamp.is_some())
-        && finalizers(service).any(|it| FINALIZERS.contains(&it))
+        && finalizers(service).any(|finalizer| FINALIZERS.contains(&finalizer))
         && !is_cleaned_up_later(service)
 }

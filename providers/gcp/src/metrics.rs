@@ -87,8 +87,8 @@ fn ours(service: &Service, config: &Config) -> Option<(Spec, bool)> {
     let ingress = service
         .status
         .iter()
-        .flat_map(|it| &it.load_balancer)
-        .flat_map(|it| it.ingress.iter().flatten());
+        .flat_map(|status| &status.load_balancer)
+        .flat_map(|load_balancer| load_balancer.ingress.iter().flatten());
     Some((Spec::of(service, config).spec, ingress.count() > 0))
         .filter(|(spec, _)| !spec.is_elsewhere)
 }

@@ -155,8 +155,8 @@ impl CloudProvider for Gce {
         let zones = Call::get("/projects/{project}/zones", &[&place.project]);
         let zones = self
             .api
-            .list(zones, &SharedPriority::default(), |it: &Zone| {
-                it.name.clone()
+            .list(zones, &SharedPriority::default(), |zone: &Zone| {
+                zone.name.clone()
             })
             .await;
         findings.push(match zones {
@@ -164,7 +164,7 @@ impl CloudProvider for Gce {
                 "zone",
                 "`local-zone`",
                 &place.zone,
-                known.iter().map(|it| &*it.name),
+                known.iter().map(|zone| &*zone.name),
             )
             .unwrap_or_else(|| Finding::ok("zone", place.zone.clone())),
             Err(error) => Finding::warning("zone", error.to_string(), "try again"),

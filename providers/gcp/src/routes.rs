@@ -56,7 +56,7 @@ impl NodeRoutes {
         let is_gone = answer
             .warnings
             .iter()
-            .any(|it| it.code == "NEXT_HOP_INSTANCE_NOT_FOUND");
+            .any(|warning| warning.code == "NEXT_HOP_INSTANCE_NOT_FOUND");
         let id = self.machine_of(&url);
         let target = if is_gone {
             Target::Gone(id)
@@ -85,17 +85,17 @@ impl RouteCloud for NodeRoutes {
             .query("filter", format!("name eq {}.*", self.prefix()));
         let read = self
             .api()
-            .list(call, &SharedPriority::default(), |it: &RouteAnswer| {
-                it.name.clone()
+            .list(call, &SharedPriority::default(), |route: &RouteAnswer| {
+                route.name.clone()
             })
             .await?;
-        let is_ours = |it: &RouteAnswer| {
-            it.description == DESCRIPTION && short(&it.network) == short(&place.network)
+        let is_ours = |route: &RouteAnswer| {
+            route.description == DESCRIPTION && short(&route.network) == short(&place.network)
         };
         Ok(read
             .into_iter()
             .filter(is_ours)
-            .filter_map(|it| self.route(it))
+            .filter_map(|route| self.route(route))
             .collect())
     }
 
@@ -163,7 +163,12 @@ impl RouteCloud for NodeRoutes {
             .await
         {
             Err(error)
-                if error.is_conflict() && self.list().await?.iter().any(|it| it.is_same(route)) =>
+                if error.is_conflict()
+                    && self
+                        .list()
+                        .await?
+                        .iter()
+                        .any(|other_route| other_route.is_same(route)) =>
             {
                 Ok(())
             }
@@ -182,7 +187,7 @@ impl Api {
     ) -> Result<Vec<T>> {
         let read = self
             .http
-            .list(call, "items", shared_priority, |it: T| it, key)
+            .list(call, "items", shared_priority, |entry: T| entry, key)
             .await?;
         Ok(read.complete()?.into_items())
     }

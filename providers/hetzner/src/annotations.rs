@@ -101,8 +101,11 @@ const WORD: Kind<String> = Kind::of("a text", |text| Some(text.to_owned()));
 const HOST: Kind<String> = Kind::of("a DNS name such as lb.example.com", |text| {
     let name = text.trim_end_matches('.').to_ascii_lowercase();
     let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-    let is_label = |it: &str| {
-        it.bytes().all(is_inner) && !it.is_empty() && !it.starts_with('-') && !it.ends_with('-')
+    let is_label = |text: &str| {
+        text.bytes().all(is_inner)
+            && !text.is_empty()
+            && !text.starts_with('-')
+            && !text.ends_with('-')
     };
     let is_name =
         name.len() <= 253 && name.parse::<IpAddr>().is_err() && name.split('.').all(is_label);

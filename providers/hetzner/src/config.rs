@@ -151,9 +151,10 @@ impl Config {
     /// Disables routes unless Pods have exactly one range, like the Go cloud-controller-manager; the rest of the
     /// network's functions stays enabled.
     fn for_pods_in(mut self, cluster_cidr: Option<&str>) -> Self {
-        if let (Some(network), Some(range)) =
-            (self.network.as_mut().filter(|it| it.routes), cluster_cidr)
-            && range.trim().parse::<IpNet>().is_err()
+        if let (Some(network), Some(range)) = (
+            self.network.as_mut().filter(|network| network.routes),
+            cluster_cidr,
+        ) && range.trim().parse::<IpNet>().is_err()
         {
             tracing::warn!(
                 "Pods get no routes in the network: --cluster-cidr={range:?} is not one range of addresses; set it, or \
@@ -204,7 +205,8 @@ impl Instances {
 }
 
 fn load_balancers(variables: &mut Variables<'_>) -> Option<Defaults> {
-    let is_default = |it: &&&dyn Declared| it.row().key.starts_with("HCLOUD_LOAD_BALANCERS_");
+    let is_default =
+        |setting: &&&dyn Declared| setting.row().key.starts_with("HCLOUD_LOAD_BALANCERS_");
     let defaults = variables.defaults(
         &HCLOUD
             .iter()
@@ -226,7 +228,7 @@ impl Robot {
     fn read(variables: &mut Variables<'_>, routes: bool) -> Option<Self> {
         let cache_timeout = variables
             .get(&ROBOT_CACHE_TIMEOUT)
-            .filter(|it| !it.is_zero());
+            .filter(|duration| !duration.is_zero());
         let rate_limit_wait = variables
             .get(&ROBOT_RATE_LIMIT_WAIT_TIME)
             .unwrap_or_default();

@@ -132,8 +132,11 @@ impl Hetzner {
             Ok(types) => types,
             Err(error) => return Some(Finding::failure(CHECK, error.to_string(), "try again")),
         };
-        let Some(found) = types.iter().find(|it| it.name == name) else {
-            let available = types.iter().map(|it| &*it.name);
+        let Some(found) = types
+            .iter()
+            .find(|balancer_type| balancer_type.name == name)
+        else {
+            let available = types.iter().map(|balancer_type| &*balancer_type.name);
             return unavailable(CHECK, LOAD_BALANCERS_TYPE.key(), &name, available);
         };
         Some(match found.unavailable_after() {
@@ -188,9 +191,17 @@ fn place(defaults: &Defaults, locations: &[Location]) -> Finding {
     );
     let names = locations.iter();
     let (setting, wanted, names): (_, _, Vec<&str>) = if let (setting, Some(wanted)) = location {
-        (setting, wanted, names.map(|it| &*it.name).collect())
+        (
+            setting,
+            wanted,
+            names.map(|location| &*location.name).collect(),
+        )
     } else if let (setting, Some(wanted)) = zone {
-        (setting, wanted, names.map(|it| &*it.network_zone).collect())
+        (
+            setting,
+            wanted,
+            names.map(|location| &*location.network_zone).collect(),
+        )
     } else {
         return Finding::warning(
             CHECK,

@@ -110,7 +110,7 @@ impl PrivateNetwork {
         let text = String::from_utf8_lossy(&answer.body);
         Ok(text
             .lines()
-            .any(|it| it.trim().trim_start_matches("- ") == line))
+            .any(|other_line| other_line.trim().trim_start_matches("- ") == line))
     }
 
     /// Checks that this machine is attached to the network, because routes to Pods do not work on other machines.

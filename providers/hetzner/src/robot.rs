@@ -152,7 +152,7 @@ impl Account {
             .read::<Vec<One>>(Call::get("/server", &[]).list().with_priority(priority))
             .await
         {
-            Ok(servers) => Ok(servers.into_iter().map(|it| it.server).collect()),
+            Ok(servers) => Ok(servers.into_iter().map(|server| server.server).collect()),
             // Robot answers *not found* for an empty list.
             Err(err) if err.is_not_found() => Ok(Vec::new()),
             Err(err) => Err(err),

@@ -83,9 +83,9 @@ impl NetworkRoutes {
                 .ok()
                 .and_then(|ip: IpAddr| attached.get(&ip));
             is_any_lost |= server.is_none() && self.cluster.owns_route(&route.destination, None);
-            let machine = |it: &&CloudServer| Target::Machine {
-                id: it.id().to_owned(),
-                name: it.name().to_owned(),
+            let machine = |cloud_server: &&CloudServer| Target::Machine {
+                id: cloud_server.id().to_owned(),
+                name: cloud_server.name().to_owned(),
             };
             route.target = server.map_or(Target::Gone(String::new()), machine);
         }
@@ -243,7 +243,7 @@ impl RouteCloud for NetworkRoutes {
             .list()
             .await?
             .iter()
-            .find(|it| it.has_destination_of(route))
+            .find(|other_route| other_route.has_destination_of(route))
         {
             Some(there) if there.is_same(route) => return Ok(()),
             Some(other) => self.send(REMOVE, other).await?,

@@ -114,7 +114,7 @@ impl Desired {
         let kept = book
             .of(&self.uid)
             .map(|entry| entry.ip)
-            .find(|ip| self.fixed.map_or(ip.is_ipv4(), |it| it == *ip));
+            .find(|ip| self.fixed.map_or(ip.is_ipv4(), |address| address == *ip));
         let ip = match kept {
             Some(ip) => ip,
             None => self.address(book, pools, &services())?,

@@ -163,7 +163,7 @@ fn steps(before: &AddressBook, after: &AddressBook, uid: &str) -> Plan {
     let mut steps = Vec::new();
     for entry in after.of(uid) {
         let detail = format!("forward method {}", word(entry));
-        match before.of(uid).find(|it| it.ip == entry.ip) {
+        match before.of(uid).find(|object| object.ip == entry.ip) {
             None => steps.push(PlanStep {
                 action: PlanAction::Create,
                 what: what(entry),
@@ -188,7 +188,7 @@ fn steps(before: &AddressBook, after: &AddressBook, uid: &str) -> Plan {
             }
         }
     }
-    let is_gone = |entry: &&Entry| !after.of(uid).any(|it| it.ip == entry.ip);
+    let is_gone = |entry: &&Entry| !after.of(uid).any(|object| object.ip == entry.ip);
     let deleted = |entry| PlanStep {
         action: PlanAction::Delete,
         what: what(entry),

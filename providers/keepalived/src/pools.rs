@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(
             pools
                 .first_free("", |_| false)
-                .map(|it| it.to_string())
+                .map(|address| address.to_string())
                 .as_deref(),
             Some("10.0.0.1")
         );

@@ -105,7 +105,7 @@ impl Services {
         let metadata = &service.metadata;
         let uid = metadata.uid.clone().unwrap_or_default();
         let [namespace, name] =
-            [&metadata.namespace, &metadata.name].map(|it| it.as_deref().unwrap_or_default());
+            [&metadata.namespace, &metadata.name].map(|entry| entry.as_deref().unwrap_or_default());
         self.cluster
             .extend(cluster_ips(service).map(|ip| (ip, format!("Service {namespace}/{name}"))));
         if metadata.deletion_timestamp.is_none() {
@@ -125,7 +125,7 @@ impl Services {
         let addresses = node
             .addresses
             .iter()
-            .filter_map(|it| it.address.parse().ok());
+            .filter_map(|address| address.address.parse().ok());
         self.cluster
             .extend(addresses.map(|ip| (ip, format!("Node {}", node.name))));
     }
@@ -161,8 +161,10 @@ impl Services {
         let known: BTreeSet<_> = book.entries.iter().map(|entry| &*entry.uid).collect();
         self.shown
             .iter()
-            .filter(move |it| it.uid != uid && !known.contains(&*it.uid))
-            .map(|it| it.ip)
+            .filter(move |shown_address| {
+                shown_address.uid != uid && !known.contains(&*shown_address.uid)
+            })
+            .map(|shown_address| shown_address.ip)
     }
 
     /// Returns `true` if no Service has the UID `owner`. Services without the one with the UID `uid`, which exists, prove nothing.
@@ -182,8 +184,8 @@ pub(crate) fn shown_addresses(service: &Service) -> Vec<IpAddr> {
         .iter()
         .filter(|_| is_balanced)
         .filter_map(|status| status.load_balancer.as_ref());
-    let ingress = status.flat_map(|it| it.ingress.iter().flatten());
+    let ingress = status.flat_map(|status| status.ingress.iter().flatten());
     ingress
-        .filter_map(|it| it.ip.as_deref()?.parse().ok())
+        .filter_map(|ingress| ingress.ip.as_deref()?.parse().ok())
         .collect()
 }

@@ -142,8 +142,8 @@ const V6_RANGE: Kind<IpNet> = Kind::of("an IPv6 range", |text| {
 pub(crate) fn one_of(text: &str, choices: &[&str]) -> Option<String> {
     choices
         .iter()
-        .find(|it| **it == text)
-        .map(|it| (*it).to_owned())
+        .find(|choice| **choice == text)
+        .map(|choice| (*choice).to_owned())
 }
 
 provider_kit::declare! {

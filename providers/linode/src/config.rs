@@ -295,7 +295,7 @@ fn pod_ranges(
 ) -> Option<PodCidrConfig> {
     let [is_on, no_ipv6] = [&IPAM, &NO_IPV6_RANGES].map(|flag| flags.get(flag).unwrap_or_default());
     let [ipv4, ipv6] = [&IPV4_LENGTH, &IPV6_LENGTH]
-        .map(|flag| flags.get(flag).and_then(|it| u8::try_from(it).ok()));
+        .map(|flag| flags.get(flag).and_then(|flag| u8::try_from(flag).ok()));
     let (ipv4, ipv6) = (ipv4?, ipv6?);
     if !is_on {
         return None;

@@ -87,10 +87,10 @@ impl LinodeRanges {
     async fn ipv6_ranges(&self, due: &[Arc<Node>]) -> Result<HashMap<String, Ipv6Net>> {
         for age in [LIST_AGE, Duration::ZERO] {
             let list = self.vpcs.addresses(age).await?;
-            let range = |it: &VpcAddress| {
+            let range = |address: &VpcAddress| {
                 Some((
-                    IDS.write(&it.linode_id?.to_string()),
-                    it.ipv6_range.as_deref()?.parse().ok()?,
+                    IDS.write(&address.linode_id?.to_string()),
+                    address.ipv6_range.as_deref()?.parse().ok()?,
                 ))
             };
             let found: HashMap<_, _> = list.iter().filter_map(range).collect();
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn pods_get_a_part_of_the_range_of_their_linode() {
         let part = |range: &str, length| {
-            ipv6_part(range.parse().expect("a range"), length).map(|it| it.to_string())
+            ipv6_part(range.parse().expect("a range"), length).map(|network| network.to_string())
         };
         assert_eq!(
             part("2001:db8:1:2::/64", 112).as_deref(),

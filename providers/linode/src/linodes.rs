@@ -63,7 +63,10 @@ struct LinodeAnswer {
 
 impl Linode {
     fn new(answer: LinodeAnswer, vpc: &[VpcAddress]) -> Self {
-        let own = || vpc.iter().filter(|it| it.linode_id == Some(answer.id));
+        let own = || {
+            vpc.iter()
+                .filter(|address| address.linode_id == Some(answer.id))
+        };
         Self {
             id: answer.id.to_string().into(),
             vpc_ipv4: own().filter_map(VpcAddress::ipv4).collect(),
@@ -146,7 +149,10 @@ impl Source {
     /// again.
     async fn with_vpc(&self, answer: LinodeAnswer) -> Result<Linode> {
         let mut vpc = self.vpc_addresses(self.config.instances_max_age).await?;
-        if !self.config.vpc.vpcs.is_empty() && !vpc.iter().any(|it| it.linode_id == Some(answer.id))
+        if !self.config.vpc.vpcs.is_empty()
+            && !vpc
+                .iter()
+                .any(|address| address.linode_id == Some(answer.id))
         {
             vpc = self.vpc_addresses(Duration::ZERO).await?;
         }
@@ -164,8 +170,8 @@ impl Source {
         );
         let linode = |answer: LinodeAnswer| Linode::new(answer, &vpc);
         self.api
-            .list(call, filter, shared_priority, linode, |it: &Linode| {
-                it.id.clone()
+            .list(call, filter, shared_priority, linode, |linode: &Linode| {
+                linode.id.clone()
             })
             .await
     }
@@ -215,7 +221,7 @@ impl MachineSource for Source {
             .complete()?
             .into_items()
             .into_iter()
-            .filter(|it| &*it.label == name)
+            .filter(|linode| &*linode.label == name)
             .collect())
     }
 
@@ -245,8 +251,8 @@ impl MachineSource for Source {
         let kubelets = node
             .addresses
             .iter()
-            .filter(|it| known(&it.kind))
-            .filter_map(|it| it.address.parse().ok());
+            .filter(|address| known(&address.kind))
+            .filter_map(|address| address.address.parse().ok());
         let public = linode.ipv6().and_then(without_length);
         let host =
             (!linode.host.is_empty()).then(|| (HOST_UUID.to_owned(), linode.host.to_string()));
@@ -288,10 +294,10 @@ impl Linodes {
                 if list.by_name(&node.name).len() > 0 {
                     continue;
                 }
-                let is_its = |it: &&Linode| {
+                let is_its = |linode: &&Linode| {
                     node.addresses
                         .iter()
-                        .any(|address| it.has_public(&address.address))
+                        .any(|address| linode.has_public(&address.address))
                 };
                 if let Some(linode) = list.machines().iter().find(is_its) {
                     *node = Arc::new(Node {

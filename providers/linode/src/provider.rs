@@ -199,14 +199,16 @@ impl CloudProvider for Linode {
         findings.push(
             match self
                 .api
-                .all(Call::get("/regions", &[]), |it: &Region| it.id.clone())
+                .all(Call::get("/regions", &[]), |region: &Region| {
+                    region.id.clone()
+                })
                 .await
             {
                 Ok(known) => unavailable(
                     "region",
                     "LINODE_REGION",
                     &self.config.region,
-                    known.iter().map(|it| &*it.id),
+                    known.iter().map(|region| &*region.id),
                 )
                 .unwrap_or_else(|| Finding::ok("region", self.config.region.clone())),
                 Err(error) => Finding::warning("region", error.to_string(), "try again"),

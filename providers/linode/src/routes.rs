@@ -57,7 +57,11 @@ impl InterfaceRanges {
         let texts = |list: &Value, key: Option<&str>| -> Vec<String> {
             let items = list.as_array().into_iter().flatten();
             items
-                .filter_map(|it| key.map_or(it, |key| &it[key]).as_str().map(str::to_owned))
+                .filter_map(|object| {
+                    key.map_or(object, |key| &object[key])
+                        .as_str()
+                        .map(str::to_owned)
+                })
                 .collect()
         };
         if shown["interface_generation"] == "linode" {
@@ -72,7 +76,7 @@ impl InterfaceRanges {
             let found = list
                 .into_iter()
                 .flatten()
-                .find(|it| is_ours(&it["vpc"]["vpc_id"]));
+                .find(|object| is_ours(&object["vpc"]["vpc_id"]));
             let found = found.ok_or_else(|| not_in_vpc(linode))?;
             let (ipv4, id) = (
                 &found["vpc"]["ipv4"],
@@ -86,7 +90,7 @@ impl InterfaceRanges {
                 ranges: texts(&ipv4["ranges"], Some("range")),
                 has_address: ipv4["addresses"]
                     .as_array()
-                    .is_some_and(|it| !it.is_empty()),
+                    .is_some_and(|address| !address.is_empty()),
                 is_legacy: false,
             });
         }
@@ -94,17 +98,17 @@ impl InterfaceRanges {
         let configs: Vec<Value> = self
             .source()
             .api
-            .all(configs, |it: &Value| it["id"].as_u64())
+            .all(configs, |api: &Value| api["id"].as_u64())
             .await?;
         let interfaces = configs.iter().flat_map(|config| {
             let all = config["interfaces"].as_array().into_iter().flatten();
             all.map(move |interface| (&config["id"], interface))
         });
         let (config, found) = { interfaces }
-            .find(|(_, it)| it["purpose"] == "vpc" && is_ours(&it["vpc_id"]))
+            .find(|(_, object)| object["purpose"] == "vpc" && is_ours(&object["vpc_id"]))
             .ok_or_else(|| not_in_vpc(linode))?;
         let [config, id] =
-            [config, &found["id"]].map(|it| it.as_u64().unwrap_or_default().to_string());
+            [config, &found["id"]].map(|id| id.as_u64().unwrap_or_default().to_string());
         Ok(Interface {
             path: Call::put(
                 "/linode/instances/{id}/configs/{config}/interfaces/{interface}",
@@ -132,7 +136,12 @@ impl RouteCloud for InterfaceRanges {
             .vpcs
             .addresses(std::time::Duration::ZERO)
             .await?;
-        let range = |it: &VpcAddress| Some((it.linode_id?.to_string(), it.address_range.clone()?));
+        let range = |address: &VpcAddress| {
+            Some((
+                address.linode_id?.to_string(),
+                address.address_range.clone()?,
+            ))
+        };
         let ipv6 = self.ipv6.lock().clone();
         let route = |(id, destination): (String, String)| CloudRoute {
             name: format!("{id}-{destination}"),

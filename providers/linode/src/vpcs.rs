@@ -69,7 +69,7 @@ impl VpcAddress {
         let parsed = self
             .ipv6_addresses
             .iter()
-            .filter_map(|it| it.slaac_address.as_deref()?.parse::<Ipv6Addr>().ok());
+            .filter_map(|address| address.slaac_address.as_deref()?.parse::<Ipv6Addr>().ok());
         parsed.map(move |ip| (IpAddr::V6(ip), self.ipv6_is_public.unwrap_or_default()))
     }
 }
@@ -111,11 +111,15 @@ impl Vpcs {
 
     async fn find(&self, vpc: &str, by_id: bool) -> Result<Vpc> {
         match by_id {
-            false => Ok(self.catalog.named(vpc, |it| &it.label, Vpc::clone).await?.0),
+            false => Ok(self
+                .catalog
+                .named(vpc, |vpc| &vpc.label, Vpc::clone)
+                .await?
+                .0),
             true => {
                 let found = self
                     .catalog
-                    .select(|it| it.id.to_string() == vpc)
+                    .select(|catalog| catalog.id.to_string() == vpc)
                     .await?
                     .into_iter()
                     .next();
@@ -149,14 +153,14 @@ impl Vpcs {
             }
         };
         let found = match subnet {
-            Some(label) => vpc.subnets.iter().find(|it| it.label == label),
-            None => vpc.subnets.iter().find(|it| self.is_configured(it)),
+            Some(label) => vpc.subnets.iter().find(|subnet| subnet.label == label),
+            None => vpc.subnets.iter().find(|subnet| self.is_configured(subnet)),
         };
-        found.map(|it| it.id).ok_or_else(|| {
+        found.map(|subnet| subnet.id).ok_or_else(|| {
             let known = vpc
                 .subnets
                 .iter()
-                .map(|it| it.label.as_str())
+                .map(|subnet| subnet.label.as_str())
                 .collect::<Vec<_>>()
                 .join(", ");
             let wanted = subnet.map_or_else(|| self.config.vpc.subnets.join(", "), str::to_owned);
@@ -185,7 +189,7 @@ impl Vpcs {
     /// there is a new Linode.
     async fn read_both(&self) -> Result<Vec<VpcAddress>> {
         let mut found = self.read_addresses("/vpcs/{id}/ips").await?;
-        let joined: HashSet<_> = found.iter().map(|it| it.linode_id).collect();
+        let joined: HashSet<_> = found.iter().map(|address| address.linode_id).collect();
         for age in [MAX_AGE, Duration::ZERO] {
             let read = async || {
                 Ok((
@@ -207,10 +211,10 @@ impl Vpcs {
         let vpcs = self.configured().await?;
         let subnet = vpcs
             .first()
-            .and_then(|vpc| vpc.subnets.iter().find(|it| self.is_configured(it)));
-        let subnet = subnet.and_then(|it| it.ipv4.as_deref()?.parse::<Ipv4Net>().ok());
+            .and_then(|vpc| vpc.subnets.iter().find(|subnet| self.is_configured(subnet)));
+        let subnet = subnet.and_then(|subnet| subnet.ipv4.as_deref()?.parse::<Ipv4Net>().ok());
         let last = subnet
-            .map(|it| it.broadcast())
+            .map(|network| network.broadcast())
             .filter(|last| *last == range.broadcast());
         Ok(last.map(Ipv4Net::from))
     }
@@ -221,8 +225,8 @@ impl Vpcs {
             let subnets: Vec<u64> = vpc
                 .subnets
                 .iter()
-                .filter(|it| self.is_configured(it))
-                .map(|it| it.id)
+                .filter(|subnet| self.is_configured(subnet))
+                .map(|subnet| subnet.id)
                 .collect();
             let ids = subnets
                 .iter()
@@ -234,14 +238,14 @@ impl Vpcs {
                     Call::get(path, &[&vpc.id.to_string()]),
                     json!({"subnet_id": ids}),
                 );
-                let key = |it: &VpcAddress| {
+                let key = |other_address: &VpcAddress| {
                     let VpcAddress {
                         linode_id,
                         address,
                         address_range,
                         ipv6_range,
                         ..
-                    } = it;
+                    } = other_address;
                     (
                         *linode_id,
                         address.clone(),
@@ -255,7 +259,7 @@ impl Vpcs {
                         call,
                         Some(filter),
                         &SharedPriority::default(),
-                        |it: VpcAddress| it,
+                        |address: VpcAddress| address,
                         key,
                     )
                     .await;
@@ -265,7 +269,8 @@ impl Vpcs {
                 }
                 let list = list?;
                 // An API that ignores the filter answers with all subnets.
-                let is_ours = |it: &VpcAddress| it.subnet_id.is_none_or(|id| subnets.contains(&id));
+                let is_ours =
+                    |address: &VpcAddress| address.subnet_id.is_none_or(|id| subnets.contains(&id));
                 found.extend(list.complete()?.into_items().into_iter().filter(is_ours));
             }
         }

@@ -203,7 +203,11 @@ fn with_variables(setup: &Setup) -> ConfigFile {
             (&file.path, &file.text)
         });
     let mut text = text.to_owned();
-    for row in KEYS.iter().chain(defaults::ALL).map(|it| it.row()) {
+    for row in KEYS
+        .iter()
+        .chain(defaults::ALL)
+        .map(|setting| setting.row())
+    {
         let Some((section, key)) = row.key.trim_start_matches('[').split_once("] ") else {
             continue;
         };

@@ -80,7 +80,10 @@ impl Api {
             "name" => instance.display_name.clone(),
             "private-ip" => {
                 let address = instance.nics().find_map(|nic| nic.ipv4.or(nic.ipv6));
-                address.map(|it| it.to_string()).unwrap_or_default().into()
+                address
+                    .map(|address| address.to_string())
+                    .unwrap_or_default()
+                    .into()
             }
             _ => instance.hostname.clone(),
         };

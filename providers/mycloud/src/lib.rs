@@ -160,15 +160,15 @@ impl CloudProvider for Mycloud {
         self.cluster.set_caches(Arc::clone(&caches));
         self.load_balancers
             .iter()
-            .for_each(|it| it.set_caches(Arc::clone(&caches)));
+            .for_each(|engine| engine.set_caches(Arc::clone(&caches)));
     }
     fn instances(&self) -> Option<&dyn Instances> {
         Some(&self.instances)
     }
     fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
-        self.load_balancers.as_ref().map(|it| it as _)
+        self.load_balancers.as_ref().map(|engine| engine as _)
     }
     fn routes(&self) -> Option<&dyn Routes> {
-        self.routes.as_ref().map(|it| it as _)
+        self.routes.as_ref().map(|route_table| route_table as _)
     }
 }

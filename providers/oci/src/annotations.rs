@@ -51,7 +51,7 @@ impl SecurityMode {
     pub(crate) fn of_name(name: &str) -> Option<Self> {
         Self::NAMES
             .into_iter()
-            .find(|(_, it)| *it == name)
+            .find(|(_, other_name)| *other_name == name)
             .map(|(mode, _)| mode)
     }
 

@@ -68,7 +68,7 @@ struct AuthSection {
 
 fn secret<'de, D: Deserializer<'de>>(text: D) -> Result<Option<SecretString>, D::Error> {
     Ok(Option::<String>::deserialize(text)?
-        .filter(|it| !it.is_empty())
+        .filter(|deserialize| !deserialize.is_empty())
         .map(Into::into))
 }
 
@@ -303,8 +303,8 @@ impl Config {
         let rate = |rate: Option<f64>, burst: Option<u32>| {
             let is_limited = !rate_limiter.disable_rate_limiter;
             let (rate, burst) = (
-                rate.filter(|it| *it > 0.0).unwrap_or(20.0),
-                burst.filter(|it| *it > 0).unwrap_or(5),
+                rate.filter(|rate| *rate > 0.0).unwrap_or(20.0),
+                burst.filter(|burst| *burst > 0).unwrap_or(5),
             );
             is_limited.then_some((rate, burst))
         };
@@ -318,7 +318,7 @@ impl Config {
         };
         let is_on = |name: &str| {
             variable(name)
-                .and_then(|it| bool::KIND.parse(&it))
+                .and_then(|variable| bool::KIND.parse(&variable))
                 .unwrap_or_default()
         };
         let mut config = Self {
@@ -340,11 +340,15 @@ impl Config {
             tags,
             common_tags,
             metrics: file.metrics.clone(),
-            prefix: variable("LOAD_BALANCER_PREFIX").map_or_else(String::new, |it| {
-                if it.ends_with('-') { it } else { it + "-" }
+            prefix: variable("LOAD_BALANCER_PREFIX").map_or_else(String::new, |variable| {
+                if variable.ends_with('-') {
+                    variable
+                } else {
+                    variable + "-"
+                }
             }),
             is_ipv6: variable("CLUSTER_IP_FAMILY")
-                .is_some_and(|it| it.eq_ignore_ascii_case("IPv6")),
+                .is_some_and(|variable| variable.eq_ignore_ascii_case("IPv6")),
             has_flex_cidr: is_on("ENABLE_FLEX_CIDR_CONTROLLER"),
             tags_instances: !is_on("DISABLE_INSTANCE_TAGGING_CONTROLLER"),
             metadata: variable("OCI_METADATA_BASE_URL").map_or_else(

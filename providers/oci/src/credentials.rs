@@ -73,7 +73,7 @@ impl Account {
         let found: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
         let token = found["status"]["token"]
             .as_str()
-            .map(|it| it.to_owned().into());
+            .map(|token| token.to_owned().into());
         token.ok_or_else(|| {
             Error::invalid(format!(
                 "ServiceAccount {namespace}/{name} gives no token (the API server answered {}): create it, and allow \
@@ -99,8 +99,8 @@ fn lifetime(token: &str) -> Result<Duration> {
     let payload = token
         .split('.')
         .nth(1)
-        .and_then(|it| URL_SAFE_NO_PAD.decode(it.trim_end_matches('=')).ok());
-    let claims: Option<Claims> = payload.and_then(|it| serde_json::from_slice(&it).ok());
+        .and_then(|part| URL_SAFE_NO_PAD.decode(part.trim_end_matches('=')).ok());
+    let claims: Option<Claims> = payload.and_then(|payload| serde_json::from_slice(&payload).ok());
     let claims =
         claims.ok_or_else(|| Error::other("a session token has another form than expected"))?;
     let left = claims.exp - Timestamp::now().as_second();
@@ -123,7 +123,7 @@ fn leaf(pem: &str) -> Result<(String, String)> {
     let mut texts = certificate
         .subject()
         .iter_attributes()
-        .filter_map(|it| it.as_str().ok());
+        .filter_map(|attribute_type_and_value| attribute_type_and_value.as_str().ok());
     let tenancy = texts.find_map(|text| {
         text.strip_prefix("opc-tenant:")
             .or(text.strip_prefix("opc-identity:"))
@@ -180,7 +180,9 @@ impl KeySource {
                 .map_err(|error| Error::invalid(format!("{file} cannot be read: {error}")))
         };
         let key: SecretString = read(&get("key_file")?)?.into();
-        let passphrase = entries.get("pass_phrase").map(|it| it.clone().into());
+        let passphrase = entries
+            .get("pass_phrase")
+            .map(|pass_phrase| pass_phrase.clone().into());
         if let Some(file) = entries.get("security_token_file") {
             let token = read(file)?.trim().to_owned();
             let pair = read_key(key.expose_secret(), passphrase.as_ref())?;
@@ -236,7 +238,7 @@ impl KeySource {
                 .config
                 .environment
                 .get(&format!("OCI_WORKLOAD_IDENTITY_{name}"));
-            value.map(str::trim).filter(|it| !it.is_empty())
+            value.map(str::trim).filter(|text| !text.is_empty())
         };
         let required = |name: &str| {
             let missing = || {
@@ -270,7 +272,7 @@ impl KeySource {
             ("public_key", bare(&session_key.public)),
             ("res_type", required("RESOURCE_TYPE")?),
         ];
-        let lifetime = variable("RPST_EXP").map(|it| ("rpst_exp", it.to_owned()));
+        let lifetime = variable("RPST_EXP").map(|variable| ("rpst_exp", variable.to_owned()));
         let call = form
             .iter()
             .chain(&lifetime)
@@ -281,7 +283,7 @@ impl KeySource {
         let mut http =
             Transport::builder(required("DOMAIN_URL")?).connector(Arc::clone(&self.connector));
         let call = if variable("USE_INSTANCE_PRINCIPAL_FOR_TOKEN_EXCHANGE")
-            .is_some_and(|it| it.eq_ignore_ascii_case("true"))
+            .is_some_and(|variable| variable.eq_ignore_ascii_case("true"))
         {
             http = http.signer(Arc::new(Federation(self.instance().await?.token)));
             call
@@ -328,8 +330,9 @@ impl KeySource {
         })?;
         let inner = serde_json::from_slice::<String>(&answer.body)
             .ok()
-            .and_then(|it| STANDARD.decode(it).ok());
-        let inner: Option<TokenAnswer> = inner.and_then(|it| serde_json::from_slice(&it).ok());
+            .and_then(|text| STANDARD.decode(text).ok());
+        let inner: Option<TokenAnswer> =
+            inner.and_then(|entry| serde_json::from_slice(&entry).ok());
         let token = inner.ok_or_else(|| {
             Error::other("the token of a workload identity has another form than expected")
         })?;
@@ -466,7 +469,8 @@ impl Signer for KeySigner {
         .wait()
         .await;
         let key = self.keys.current().await?;
-        *self.last.lock() = Some(key.id.clone()).filter(|it| it.expose_secret().starts_with("ST$"));
+        *self.last.lock() =
+            Some(key.id.clone()).filter(|secret| secret.expose_secret().starts_with("ST$"));
         key.sign(request, self.clock.now(), true)
     }
 
@@ -481,10 +485,10 @@ impl Signer for KeySigner {
         }
         let date = request
             .get(http::header::DATE)
-            .and_then(|it| it.to_str().ok());
-        let signed = date.and_then(|it| {
+            .and_then(|header| header.to_str().ok());
+        let signed = date.and_then(|date| {
             jiff::fmt::rfc2822::DateTimeParser::new()
-                .parse_timestamp(it)
+                .parse_timestamp(date)
                 .ok()
         });
         if signed.is_some_and(|signed| self.clock.correct(signed, answer)) {

@@ -66,7 +66,7 @@ impl InstanceAnswer {
 
 fn openshift_namespace<'de, D: Deserializer<'de>>(tags: D) -> Result<Option<Box<str>>, D::Error> {
     let tags = Option::<BTreeMap<Box<str>, IgnoredAny>>::deserialize(tags)?.unwrap_or_default();
-    Ok(tags.into_keys().find(|it| it.starts_with("openshift-")))
+    Ok(tags.into_keys().find(|key| key.starts_with("openshift-")))
 }
 
 /// An instance, as far as a Node needs it: thousands are kept.
@@ -88,7 +88,7 @@ impl Instance {
     pub(crate) fn new(answer: InstanceAnswer, vnics: &[Vnic]) -> Result<Self> {
         let parsed = |texts: Vec<&str>| {
             let ip = |text: &str| {
-                let ip = text.split('/').next().and_then(|it| it.parse().ok());
+                let ip = text.split('/').next().and_then(|part| part.parse().ok());
                 ip.ok_or_else(|| {
                     Error::other(format!(
                         "instance {} has the address {text:?}, which is not one",
@@ -98,7 +98,7 @@ impl Instance {
             };
             texts
                 .into_iter()
-                .filter(|it| !it.is_empty())
+                .filter(|text| !text.is_empty())
                 .map(ip)
                 .collect::<Result<Box<[IpAddr]>>>()
         };
@@ -107,24 +107,24 @@ impl Instance {
             internal: parsed(
                 vnics
                     .iter()
-                    .filter_map(|it| it.private_ip.as_deref())
+                    .filter_map(|vnic| vnic.private_ip.as_deref())
                     .collect(),
             )?,
             external: parsed(
                 vnics
                     .iter()
-                    .filter_map(|it| it.public_ip.as_deref())
+                    .filter_map(|vnic| vnic.public_ip.as_deref())
                     .collect(),
             )?,
             ipv6: parsed(
                 first
                     .iter()
-                    .flat_map(|it| &it.ipv6_addresses)
-                    .map(|it| &**it)
+                    .flat_map(|vnic| &vnic.ipv6_addresses)
+                    .map(|ipv6_address| &**ipv6_address)
                     .collect(),
             )?,
-            hostname: first.and_then(|it| it.hostname_label.clone()),
-            subnet: first.and_then(|it| it.subnet_id.clone()),
+            hostname: first.and_then(|vnic| vnic.hostname_label.clone()),
+            subnet: first.and_then(|vnic| vnic.subnet_id.clone()),
             answer,
         })
     }
@@ -154,7 +154,7 @@ impl Instance {
             .answer
             .fault_domain
             .as_ref()
-            .map(|it| (FAULT_DOMAIN, it.to_string()));
+            .map(|fault_domain| (FAULT_DOMAIN, fault_domain.to_string()));
         let full = is_ipv6.then(|| (FULL_AD, self.answer.availability_domain.replace(':', ".")));
         fault_domain.into_iter().chain(full).collect()
     }
@@ -168,10 +168,10 @@ impl Instance {
         let dashed = || {
             self.ipv6
                 .iter()
-                .any(|it| it.to_string().replace(':', "-") == text)
+                .any(|address| address.to_string().replace(':', "-") == text)
         };
         text.parse()
-            .is_ok_and(|ip: IpAddr| ips().any(|it| *it == ip))
+            .is_ok_and(|ip: IpAddr| ips().any(|address| *address == ip))
             || self.hostname.as_deref() == text.split('.').next()
             || dashed()
     }

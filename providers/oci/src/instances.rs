@@ -57,12 +57,12 @@ impl Source {
             Self::instances(&self.api.region.compartment().await?).with_priority(Priority::Urgent);
         let all: Vec<InstanceAnswer> = self
             .api
-            .all(call, |it: &InstanceAnswer| it.id.clone())
+            .all(call, |instance: &InstanceAnswer| instance.id.clone())
             .await?;
         Ok(all
             .into_iter()
-            .filter(|it| !it.is_gone())
-            .map(|it| it.id)
+            .filter(|instance| !instance.is_gone())
+            .map(|instance| instance.id)
             .collect())
     }
 
@@ -82,7 +82,7 @@ impl Source {
 
     /// Returns the compartment that a Node's annotation names, or that of the cluster.
     async fn compartment_of(&self, node: Option<&Node>) -> Result<String> {
-        match node.and_then(|it| it.annotations.get(NODE_COMPARTMENT)) {
+        match node.and_then(|node| node.annotations.get(NODE_COMPARTMENT)) {
             Some(compartment) => Ok(compartment.to_owned()),
             None => self.api.region.compartment().await,
         }
@@ -97,15 +97,15 @@ impl Source {
             .nodes()
             .ok_or_else(|| Error::other("the Nodes of the cluster are not known yet"))?;
         let node = nodes.iter().find(|node| node.provider_id.ends_with(id));
-        let compartment = self.compartment_of(node.map(|it| &**it)).await?;
+        let compartment = self.compartment_of(node.map(|node| &**node)).await?;
         let known = Arc::clone(self.known.lock().entry(compartment.clone()).or_default());
         let read = async || {
             let call = Self::instances(&compartment);
             let all: Vec<InstanceAnswer> = self
                 .api
-                .all(call, |it: &InstanceAnswer| it.id.clone())
+                .all(call, |instance: &InstanceAnswer| instance.id.clone())
                 .await?;
-            Ok(all.into_iter().map(|it| it.id).collect())
+            Ok(all.into_iter().map(|instance| instance.id).collect())
         };
         Ok(known.get(ABSENCE_AGE, read).await?.0.contains(id))
     }
@@ -134,7 +134,7 @@ impl Source {
             None if self.is_listed(id).await? => Err(Error::unauthorized(format!(
                 "instance {id} exists, and may not be read: allow the principal to read instances"
             ))),
-            found => Ok(found.filter(|it| !it.is_gone())),
+            found => Ok(found.filter(|instance| !instance.is_gone())),
         }
     }
 }
@@ -148,21 +148,27 @@ impl MachineSource for Source {
         let call = Self::instances(&compartment);
         let list = self
             .api
-            .list(call, shared_priority, |it: &InstanceAnswer| it.id.clone())
+            .list(call, shared_priority, |instance: &InstanceAnswer| {
+                instance.id.clone()
+            })
             .await?;
         if matches!(list, ListResult::Partial { .. }) {
             // It proves nothing, and its instances are read one by one.
             return Ok(list.flat_map(|answer| {
-                Some(Instance::bare(answer)).filter(|it| !it.answer.is_gone())
+                Some(Instance::bare(answer)).filter(|instance| !instance.answer.is_gone())
             }));
         }
         let domains = list
             .items()
             .iter()
-            .map(|it| it.availability_domain.clone())
+            .map(|instance| instance.availability_domain.clone())
             .collect();
         let mut vnics = self.vnics(&compartment, &domains, shared_priority).await?;
-        for answer in list.items().iter().filter(|it| it.openshift.is_some()) {
+        for answer in list
+            .items()
+            .iter()
+            .filter(|instance| instance.openshift.is_some())
+        {
             vnics.insert(
                 answer.id.clone(),
                 self.own_vnics(answer, shared_priority.now()).await?,
@@ -173,7 +179,7 @@ impl MachineSource for Source {
             // What cannot be parsed is read again by its OCID, where it is an error.
             let instance =
                 Instance::new(answer.clone(), vnics).unwrap_or_else(|_| Instance::bare(answer));
-            Some(instance).filter(|it| !it.answer.is_gone())
+            Some(instance).filter(|instance| !instance.answer.is_gone())
         };
         Ok(list.flat_map(machine))
     }
@@ -200,14 +206,14 @@ impl MachineSource for Source {
             .list(
                 call,
                 &SharedPriority::of(priority),
-                |it: &InstanceAnswer| it.id.clone(),
+                |instance: &InstanceAnswer| instance.id.clone(),
             )
             .await?;
         let found = list
             .complete()?
             .into_items()
             .into_iter()
-            .filter(|it| &*it.display_name == name);
+            .filter(|instance| &*instance.display_name == name);
         let machine = async |answer: InstanceAnswer| {
             let vnics = self.own_vnics(&answer, priority).await?;
             Instance::new(answer, &vnics)
@@ -215,7 +221,7 @@ impl MachineSource for Source {
         let machines = try_join_all(found.map(machine)).await?;
         Ok(machines
             .into_iter()
-            .filter(|it| !it.answer.is_gone())
+            .filter(|instance| !instance.answer.is_gone())
             .collect())
     }
 

@@ -64,7 +64,7 @@ impl FlexRanges {
         let families: Vec<_> = families
             .into_iter()
             .flatten()
-            .map(|it| it == "IPv6")
+            .map(|family| family == "IPv6")
             .collect();
         Ok(if families.is_empty() {
             vec![false]
@@ -138,15 +138,15 @@ impl FlexRanges {
         let all = self
             .source
             .api
-            .list(call, &SharedPriority::default(), |it: &Value| {
-                it["id"].to_string()
+            .list(call, &SharedPriority::default(), |api: &Value| {
+                api["id"].to_string()
             })
             .await?;
         let own: Vec<_> = all
             .complete()?
             .into_items()
             .into_iter()
-            .filter(|it| it["freeformTags"].get(TAG).is_some())
+            .filter(|object| object["freeformTags"].get(TAG).is_some())
             .collect();
         let block = match &own[..] {
             [] => self.create(path, vnic, wanted, is_ipv6).await?,
@@ -162,7 +162,7 @@ impl FlexRanges {
         let text = format!("{ip}/{}", block["cidrPrefixLength"]);
         Ok(text
             .parse()
-            .map(|it: IpNet| it.trunc())
+            .map(|network: IpNet| network.trunc())
             .map_err(|_| format!("the cloud shows the address block {text:?}")))
     }
 
@@ -185,7 +185,7 @@ impl FlexRanges {
         let from = wanted
             .cidr_blocks
             .iter()
-            .find(|it| it.addr().is_ipv6() == is_ipv6);
+            .find(|network| network.addr().is_ipv6() == is_ipv6);
         if let Some(from) = from {
             body[if is_ipv6 {
                 "ipv6SubnetCidr"
@@ -227,7 +227,7 @@ impl PodRangeSource for FlexRanges {
         let found = join_all(nodes.iter().map(|node| self.of_node(node, &families))).await;
         Ok(found
             .into_iter()
-            .map(|it| it.unwrap_or_else(|error| Err(error.to_string())))
+            .map(|entry| entry.unwrap_or_else(|error| Err(error.to_string())))
             .collect())
     }
 }

@@ -28,7 +28,11 @@ impl Nodes {
             return Err(reason.clone());
         }
         let mut found = Vec::new();
-        for instance in list.machines().iter().filter(|it| it.is_at(&node.name)) {
+        for instance in list
+            .machines()
+            .iter()
+            .filter(|instance| instance.is_at(&node.name))
+        {
             if self.0.source().is_in_network(instance).await? {
                 found.push(instance);
             }

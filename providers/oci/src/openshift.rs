@@ -43,7 +43,7 @@ pub(crate) async fn tag_instances(api: Api, cluster: ClusterView) {
 fn is_of_openshift(node: &Node, label: Option<&str>) -> bool {
     let label = label
         .map(str::trim)
-        .filter(|it| !it.is_empty())
+        .filter(|text| !text.is_empty())
         .unwrap_or(LABEL);
     match label.split_once('=') {
         Some((key, value)) => node.labels.get(key.trim()) == Some(value.trim()),
@@ -66,7 +66,7 @@ async fn tag_instance(api: &Api, node: &Node) -> Result<()> {
         tags.as_object()
             .into_iter()
             .flatten()
-            .filter_map(|(_, it)| it.as_object())
+            .filter_map(|(_, tag)| tag.as_object())
             .map(Map::len)
             .sum()
     };
@@ -79,7 +79,10 @@ async fn tag_instance(api: &Api, node: &Node) -> Result<()> {
         );
         return Ok(());
     }
-    let etag = answer.headers.get("etag").and_then(|it| it.to_str().ok());
+    let etag = answer
+        .headers
+        .get("etag")
+        .and_then(|header| header.to_str().ok());
     let call = Call::put(INSTANCE, &[id]).json(&json!({ "definedTags": tags }));
     api.iaas
         .send(

@@ -106,7 +106,7 @@ impl Region {
             .map_err(|error| error.context(format!("{setting} is not set")))?;
         let value = of_instance[key]
             .as_str()
-            .filter(|it| !it.is_empty())
+            .filter(|key| !key.is_empty())
             .map(str::to_owned);
         value.ok_or_else(|| {
             Error::invalid(format!(
@@ -142,18 +142,22 @@ impl Region {
         let environment = &self.config.environment;
         let described = environment
             .get("OCI_REGION_METADATA")
-            .and_then(|it| serde_json::from_str::<Value>(it).ok());
-        let described = described.filter(|it| it["regionIdentifier"] == region);
+            .and_then(|oci_region_metadata| {
+                serde_json::from_str::<Value>(oci_region_metadata).ok()
+            });
+        let described = described.filter(|object| object["regionIdentifier"] == region);
         let described =
-            described.and_then(|it| it["realmDomainComponent"].as_str().map(str::to_owned));
+            described.and_then(|object| object["realmDomainComponent"].as_str().map(str::to_owned));
         let of_instance = self
             .instance
             .get()
-            .and_then(|it| it.pointer("/regionInfo/realmDomainComponent")?.as_str());
+            .and_then(|object| object.pointer("/regionInfo/realmDomainComponent")?.as_str());
         let known = || {
-            let realm = REALMS
-                .iter()
-                .find(|(_, regions)| regions.split(' ').any(|it| it == region));
+            let realm = REALMS.iter().find(|(_, regions)| {
+                regions
+                    .split(' ')
+                    .any(|other_region| other_region == region)
+            });
             realm.map(|(domain, _)| (*domain).to_owned())
         };
         let default = || environment.get("OCI_DEFAULT_REALM").map(str::to_owned);
@@ -192,6 +196,6 @@ pub(crate) fn region_of(ocid: &str) -> Option<&'static str> {
 fn long_name(short: &str) -> Option<&'static str> {
     let mut words = REGIONS.split_ascii_whitespace();
     std::iter::from_fn(|| Some((words.next()?, words.next()?)))
-        .find(|(it, _)| *it == short)
+        .find(|(text, _)| *text == short)
         .map(|(_, name)| name)
 }

@@ -114,7 +114,10 @@ impl SigningKey {
             .to_zoned(TimeZone::UTC)
             .strftime("%a, %d %b %Y %H:%M:%S GMT")
             .to_string();
-        let host = request.uri().authority().map(|it| it.as_str().to_owned());
+        let host = request
+            .uri()
+            .authority()
+            .map(|authority| authority.as_str().to_owned());
         let host = host.ok_or_else(|| invalid("a request without a host cannot be signed"))?;
         let target = request
             .uri()
@@ -136,7 +139,7 @@ impl SigningKey {
             let kind = request
                 .headers()
                 .get(CONTENT_TYPE)
-                .and_then(|it| it.to_str().ok())
+                .and_then(|header| header.to_str().ok())
                 .unwrap_or("application/json");
             lines.extend([
                 ("content-length", length.clone()),
@@ -178,7 +181,7 @@ impl SigningKey {
     pub(crate) fn has_signed(&self, headers: &http::HeaderMap) -> bool {
         let text = headers
             .get(AUTHORIZATION)
-            .and_then(|it| it.to_str().ok())
+            .and_then(|header| header.to_str().ok())
             .unwrap_or_default();
         text.contains(&format!("keyId=\"{}\"", self.id.expose_secret()))
     }

@@ -56,7 +56,7 @@ impl Subnet {
     pub(crate) fn is_of_one_domain(&self) -> bool {
         self.availability_domain
             .as_deref()
-            .is_some_and(|it| !it.is_empty())
+            .is_some_and(|availability_domain| !availability_domain.is_empty())
     }
 }
 

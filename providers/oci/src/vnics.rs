@@ -73,13 +73,17 @@ impl Source {
             .fold(call, |call, id| call.query("instanceId", id));
         let all = self
             .api
-            .list(call, priority, |it: &Attachment| it.id.clone())
+            .list(call, priority, |attachment: &Attachment| {
+                attachment.id.clone()
+            })
             .await?
             .complete()?
             .into_items();
         Ok(all
             .into_iter()
-            .filter(|it| &*it.lifecycle_state == "ATTACHED" && it.vnic_id.is_some())
+            .filter(|attachment| {
+                &*attachment.lifecycle_state == "ATTACHED" && attachment.vnic_id.is_some()
+            })
             .collect())
     }
 
@@ -104,18 +108,18 @@ impl Source {
             .await?;
         let vnics = attachments
             .iter()
-            .filter_map(|it| it.vnic_id.as_deref())
+            .filter_map(|attachment| attachment.vnic_id.as_deref())
             .map(|id| self.vnic(id, priority));
-        let is_of_boot_volume = |it: &Vnic| {
+        let is_of_boot_volume = |vnic: &Vnic| {
             let tags = instance
                 .openshift
                 .as_ref()
-                .and_then(|namespace| it.defined_tags.get(namespace));
-            tags.is_some_and(|it| it["boot-volume-type"] == "ISCSI")
+                .and_then(|namespace| vnic.defined_tags.get(namespace));
+            tags.is_some_and(|tags| tags["boot-volume-type"] == "ISCSI")
         };
         let mut vnics: Vec<_> = try_join_all(vnics).await?.into_iter().flatten().collect();
-        vnics.retain(|it| it.is_primary || is_of_boot_volume(it));
-        vnics.sort_by_key(|it| !it.is_primary);
+        vnics.retain(|vnic| vnic.is_primary || is_of_boot_volume(vnic));
+        vnics.sort_by_key(|vnic| !vnic.is_primary);
         Ok(vnics)
     }
 
@@ -130,14 +134,14 @@ impl Source {
         for attachment in self.attachments(compartment, None, priority).await? {
             let is_later = first
                 .get(&attachment.instance_id)
-                .is_some_and(|it| it.time_created <= attachment.time_created);
+                .is_some_and(|instance_id| instance_id.time_created <= attachment.time_created);
             if !is_later {
                 first.insert(attachment.instance_id.clone(), attachment);
             }
         }
         let subnets: BTreeSet<_> = first
             .values()
-            .filter_map(|it| it.subnet_id.clone())
+            .filter_map(|attachment| attachment.subnet_id.clone())
             .collect();
         let (mut private, mut ipv6) = (HashMap::new(), HashMap::<Box<str>, Vec<Box<str>>>::new());
         let mut is_public = false;
@@ -146,15 +150,15 @@ impl Source {
                 self.api.list(
                     Call::get(path, &[]).query("subnetId", subnet),
                     priority,
-                    |it: &SubnetAddress| it.id.clone(),
+                    |address: &SubnetAddress| address.id.clone(),
                 )
             };
             let addresses = list("/20160918/privateIps").await?.complete()?.into_items();
             private.extend(
                 addresses
                     .into_iter()
-                    .filter(|it| it.is_primary)
-                    .filter_map(|it| Some((it.vnic_id.clone()?, it))),
+                    .filter(|address| address.is_primary)
+                    .filter_map(|address| Some((address.vnic_id.clone()?, address))),
             );
             let subnet = self.subnets.get(subnet).await?;
             is_public |= !subnet.prohibit_public_ip_on_vnic;
@@ -173,10 +177,13 @@ impl Source {
         let vnic = |attachment: Attachment| {
             let id = attachment.vnic_id?;
             let address: Option<SubnetAddress> = private.remove(&id);
-            let public_ip = address.as_ref().and_then(|it| public.get(&it.id).cloned());
+            let public_ip = address
+                .as_ref()
+                .and_then(|address| public.get(&address.id).cloned());
             let ipv6_addresses = ipv6.remove(&id).unwrap_or_default();
-            let (private_ip, hostname_label) =
-                address.map_or((None, None), |it| (Some(it.ip_address), it.hostname_label));
+            let (private_ip, hostname_label) = address.map_or((None, None), |address| {
+                (Some(address.ip_address), address.hostname_label)
+            });
             let subnet_id = attachment.subnet_id;
             let (is_primary, defined_tags) = (true, BTreeMap::new());
             let vnic = Vnic {
@@ -210,11 +217,16 @@ impl Source {
             .iter()
             .map(|domain| call("AVAILABILITY_DOMAIN").query("availabilityDomain", domain));
         let calls = of_domains.chain([call("REGION")]);
-        let lists = calls.map(|call| self.api.list(call, priority, |it: &PublicIp| it.id.clone()));
+        let lists = calls.map(|call| {
+            self.api
+                .list(call, priority, |public_ip: &PublicIp| public_ip.id.clone())
+        });
         let mut all = HashMap::new();
         for list in try_join_all(lists).await? {
             let pairs = list.complete()?.into_items().into_iter();
-            all.extend(pairs.filter_map(|it| Some((it.assigned_entity_id?, it.ip_address?))));
+            all.extend(pairs.filter_map(|public_ip| {
+                Some((public_ip.assigned_entity_id?, public_ip.ip_address?))
+            }));
         }
         Ok(all)
     }

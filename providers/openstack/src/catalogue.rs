@@ -75,17 +75,18 @@ pub(crate) fn base(
     let (kind, interface) = (service.kind(), name(interface));
     let endpoints: Vec<&Value> = endpoints(catalogue, kind).collect();
     let text = |endpoint: &Value, key: &str| endpoint[key].as_str().unwrap_or_default().to_owned();
-    let fits = |it: &Value| {
-        text(it, "interface").trim_end_matches("URL") == interface
-            && region.is_none_or(|region| it["region"] == region || it["region_id"] == region)
+    let fits = |object: &Value| {
+        text(object, "interface").trim_end_matches("URL") == interface
+            && region
+                .is_none_or(|region| object["region"] == region || object["region_id"] == region)
     };
-    if let Some(found) = endpoints.iter().find(|it| fits(it)) {
+    if let Some(found) = endpoints.iter().find(|endpoint| fits(endpoint)) {
         return Ok(service.base(&text(found, "url")));
     }
-    let region_of = |it: &Value| it["region"].as_str().unwrap_or("no region").to_owned();
+    let region_of = |object: &Value| object["region"].as_str().unwrap_or("no region").to_owned();
     let mut there: Vec<_> = endpoints
         .iter()
-        .map(|it| format!("{} in {}", text(it, "interface"), region_of(it)))
+        .map(|endpoint| format!("{} in {}", text(endpoint, "interface"), region_of(endpoint)))
         .collect();
     there.sort_unstable();
     there.dedup();
@@ -103,8 +104,8 @@ pub(crate) fn base(
 pub(crate) fn regions(catalogue: &Value) -> BTreeSet<String> {
     let used = [Service::Compute, Service::Network]
         .into_iter()
-        .flat_map(|it| endpoints(catalogue, it.kind()));
-    used.filter_map(|it| it["region"].as_str().or(it["region_id"].as_str()))
+        .flat_map(|service| endpoints(catalogue, service.kind()));
+    used.filter_map(|object| object["region"].as_str().or(object["region_id"].as_str()))
         .map(str::to_owned)
         .collect()
 }
@@ -114,9 +115,9 @@ fn endpoints<'a>(catalogue: &'a Value, kind: &'static str) -> impl Iterator<Item
         .as_array()
         .into_iter()
         .flatten()
-        .filter(move |it| it["type"] == kind);
+        .filter(move |catalogue| catalogue["type"] == kind);
     services
-        .filter_map(|it| it["endpoints"].as_array())
+        .filter_map(|service| service["endpoints"].as_array())
         .flatten()
 }
 

@@ -50,13 +50,13 @@ impl Config {
     /// Returns `true` if at most the credential and the TLS files differ, which can be reloaded without a restart.
     #[must_use]
     pub fn differs_in_access_only(&self, other: &Self) -> bool {
-        let beyond = |it: &Self| {
+        let beyond = |config: &Self| {
             (
-                it.region.clone(),
-                it.interface,
-                it.regional,
-                it.request_timeout,
-                it.router.clone(),
+                config.region.clone(),
+                config.interface,
+                config.regional,
+                config.request_timeout,
+                config.router.clone(),
             )
         };
         self.auth.may_be_for_the_same(&other.auth)

@@ -119,8 +119,9 @@ impl Diagnosis<'_> {
     /// Returns the services that are used, which must be in the catalogue.
     fn used(&self) -> impl Iterator<Item = Service> {
         let balancers = self.config.balancers.as_ref();
-        let has_references = balancers
-            .is_some_and(|it| it.has_barbican() && it.get(&DEFAULT_TLS_CONTAINER_REF).is_some());
+        let has_references = balancers.is_some_and(|balancers| {
+            balancers.has_barbican() && balancers.get(&DEFAULT_TLS_CONTAINER_REF).is_some()
+        });
         let balancer = balancers.map(|_| Service::Balancer);
         let keys = has_references.then_some(Service::Keys);
         [Service::Compute, Service::Network]
@@ -151,7 +152,7 @@ impl Diagnosis<'_> {
             let mut names = count
                 .iter()
                 .filter(|(name, times)| fits(name, **times))
-                .map(|it| *it.0)
+                .map(|pair| *pair.0)
                 .peekable();
             names.peek().is_some().then(|| quoted(names, EXAMPLES))
         };

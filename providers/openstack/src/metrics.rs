@@ -91,7 +91,7 @@ fn request(operation: &str) -> String {
     let (method, path) = operation.split_once(' ').unwrap_or_default();
     let segments: Vec<_> = path
         .split('/')
-        .filter(|it| !it.is_empty() && *it != "lbaas" && *it != "v3")
+        .filter(|part| !part.is_empty() && *part != "lbaas" && *part != "v3")
         .collect();
     let singular = |plural: &str| plural.strip_suffix('s').unwrap_or(plural).replace('-', "_");
     let resource = match (

@@ -102,7 +102,7 @@ fn may_be_a_server<'de, D: Deserializer<'de>>(owner: D) -> Result<bool, D::Error
     let owner = Box::<str>::deserialize(owner)?;
     Ok(!["network:", "Octavia", "octavia"]
         .iter()
-        .any(|it| owner.starts_with(it)))
+        .any(|octavia| owner.starts_with(octavia)))
 }
 
 impl Port {
@@ -110,13 +110,14 @@ impl Port {
     pub(crate) fn sub_ports(&self) -> impl Iterator<Item = &str> {
         self.trunk_details
             .iter()
-            .flat_map(|trunk| trunk.sub_ports.iter().map(|it| &*it.port_id))
+            .flat_map(|trunk| trunk.sub_ports.iter().map(|sub_port| &*sub_port.port_id))
     }
 
     /// Returns `true` if this is one of its addresses.
     pub(crate) fn has(&self, ip: &str) -> bool {
-        self.fixed_ips.iter().any(|it| {
-            it.ip
+        self.fixed_ips.iter().any(|fixed_ip| {
+            fixed_ip
+                .ip
                 .parse::<IpAddr>()
                 .is_ok_and(|its| ip.parse() == Ok(its))
         })

@@ -186,7 +186,7 @@ impl Services {
         key: fn(&T) -> K,
     ) -> Result<Vec<T>> {
         Ok(self
-            .list(transport, call, collection, |it: T| it, key)
+            .list(transport, call, collection, |entry: T| entry, key)
             .await?
             .complete()?
             .into_items())

@@ -227,7 +227,7 @@ impl Cloud {
             ("POST", [.., "loadbalancers"]) => self.make(asked),
             ("GET", ["octavia"]) => json!({"versions": [{"id": "v2.27"}]}),
             ("GET", [.., "loadbalancers", id]) => {
-                json!({"loadbalancer": self.balancers.iter().find(|it| it["id"] == *id)})
+                json!({"loadbalancer": self.balancers.iter().find(|balancer| balancer["id"] == *id)})
             }
             ("GET", [.., "loadbalancers"]) => json!({"loadbalancers": self.balancers}),
             ("GET", [.., "listeners"]) => json!({"listeners": self.listeners}),
@@ -235,7 +235,7 @@ impl Cloud {
                 json!({"pools": self.pools.iter().map(without_members).collect::<Value>()})
             }
             ("GET", [.., "pools", id, "members"]) => {
-                let pool = self.pools.iter().find(|it| it["id"] == *id).unwrap();
+                let pool = self.pools.iter().find(|pool| pool["id"] == *id).unwrap();
                 json!({"members": pool["members"].as_array().unwrap().iter().map(in_short).collect::<Value>()})
             }
             ("GET", [.., list]) => json!({list.replace('-', "_"): []}),

@@ -122,7 +122,7 @@ impl Source {
             .ip_addresses
             .iter()
             .flatten()
-            .filter_map(|it| it.address.as_ref()?.parse().ok());
+            .filter_map(|address| address.address.as_ref()?.parse().ok());
         Host {
             is_off: is_any(state, &["inactive", "deactivating"])
                 || is_any(answer.agent_state.as_deref(), &["disconnected"]),
@@ -146,29 +146,35 @@ impl Source {
         shared_priority: &SharedPriority,
     ) -> Result<ListResult<Host>> {
         let filters: Vec<_> = ALL.into_iter().chain(filter).collect();
-        let key = |it: &HostAnswer| it.uuid.clone();
+        let key = |host: &HostAnswer| host.uuid.clone();
         let list = self
             .api
-            .list("host", &filters, shared_priority, |it: HostAnswer| it, key)
+            .list(
+                "host",
+                &filters,
+                shared_priority,
+                |host: HostAnswer| host,
+                key,
+            )
             .await?;
-        let has_none = |it: &&HostAnswer| it.ip_addresses.as_ref().is_none_or(Vec::is_empty);
+        let has_none = |host: &&HostAnswer| host.ip_addresses.as_ref().is_none_or(Vec::is_empty);
         let linked = list
             .items()
             .iter()
             .filter(has_none)
-            .map(async |it: &HostAnswer| {
-                let key = |it: &IpAddress| it.address.clone();
+            .map(async |host: &HostAnswer| {
+                let key = |address: &IpAddress| address.address.clone();
                 // A host that is being removed, or that never had an agent, keeps no other one from being read.
-                if !it.resource.has_link("ipAddresses") {
-                    return Ok((it.uuid.clone(), Vec::new()));
+                if !host.resource.has_link("ipAddresses") {
+                    return Ok((host.uuid.clone(), Vec::new()));
                 }
                 match self
                     .api
-                    .linked(&it.resource, "ipAddresses", shared_priority, key)
+                    .linked(&host.resource, "ipAddresses", shared_priority, key)
                     .await
                 {
-                    Err(error) if error.is_not_found() => Ok((it.uuid.clone(), Vec::new())),
-                    read => Ok::<_, Error>((it.uuid.clone(), read?)),
+                    Err(error) if error.is_not_found() => Ok((host.uuid.clone(), Vec::new())),
+                    read => Ok::<_, Error>((host.uuid.clone(), read?)),
                 }
             });
         let linked: Vec<_> = linked.collect();
@@ -222,7 +228,7 @@ impl MachineSource for Source {
     fn metadata(&self, host: &Host, _: &Node) -> InstanceMetadata {
         let both = |ip: &IpAddr| {
             [AddressType::ExternalIP, AddressType::InternalIP]
-                .map(|it| NodeAddress::new(it, &ip.to_string()))
+                .map(|address_type| NodeAddress::new(address_type, &ip.to_string()))
         };
         let name = NodeAddress::new(AddressType::Hostname, &host.hostname);
         InstanceMetadata {
@@ -308,7 +314,7 @@ impl Instances for Hosts {
         let known = self.known_by_name(nodes, request).await;
         let clear: Vec<_> = known
             .iter()
-            .filter_map(|it| it.as_ref().ok().cloned())
+            .filter_map(|entry| entry.as_ref().ok().cloned())
             .collect();
         let mut found = self
             .0

@@ -58,7 +58,8 @@ const SKIP: Kind<bool> = Kind::of("`skip`", |text| Some(text == "skip"));
 const LONGEST_ID: usize = 64;
 
 fn is_id(text: &str, prefix: &str) -> bool {
-    let is_plain = |it: &str| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let is_plain =
+        |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
     text.len() <= LONGEST_ID && text.strip_prefix(prefix).is_some_and(is_plain)
 }
 
@@ -201,18 +202,19 @@ pub fn existing(service: &Service) -> Option<String> {
 #[must_use]
 pub fn is_internal(service: &Service) -> bool {
     TYPE.text_on(service)
-        .is_some_and(|it| it.trim() == "private")
+        .is_some_and(|text| text.trim() == "private")
         || TKE_SUBNET
             .text_on(service)
-            .is_some_and(|it| !it.trim().is_empty())
+            .is_some_and(|text| !text.trim().is_empty())
 }
 
 /// Returns the subnet of the internal load balancer that a Service wants.
 #[must_use]
 pub fn internal_subnet(service: &Service) -> Option<&str> {
-    let subnets = [&TKE_SUBNET, &SUBNET].map(|it| it.text_on(service).map(str::trim));
+    let subnets =
+        [&TKE_SUBNET, &SUBNET].map(|declaration| declaration.text_on(service).map(str::trim));
     subnets
         .into_iter()
         .flatten()
-        .find(|it| is_id(it, "subnet-"))
+        .find(|subnet| is_id(subnet, "subnet-"))
 }

@@ -114,7 +114,7 @@ pub(crate) fn transport(
         .signer(Arc::new(signer))
         .budget(budget);
     let http = http.refusals(refusal).retry_refusals(is_busy).build();
-    http.map(|it| it.error_mapping(meaning))
+    http.map(|transport| transport.error_mapping(meaning))
         .map_err(|error| error.context(format!("endpoint_domain ({url})")))
 }
 
@@ -206,11 +206,11 @@ impl Api {
             what: action.name,
             totals: true,
         };
-        let number = |it: usize| {
+        let number = |number: usize| {
             if is_text {
-                Value::from(it.to_string())
+                Value::from(number.to_string())
             } else {
-                Value::from(it)
+                Value::from(number)
             }
         };
         let read = Mutex::new(0);
@@ -225,7 +225,7 @@ impl Api {
                 .await?;
             let total = answer["TotalCount"]
                 .as_u64()
-                .and_then(|it| usize::try_from(it).ok());
+                .and_then(|total_count| usize::try_from(total_count).ok());
             let items = match answer.get_mut(place).map(Value::take) {
                 None if !answer.is_object() => {
                     return Err(Error::other(format!(
@@ -267,6 +267,6 @@ pub(crate) fn list(value: &Value) -> impl Iterator<Item = &Value> {
 /// Returns the texts of a list.
 pub(crate) fn texts(value: &Value) -> Vec<String> {
     list(value)
-        .filter_map(|it| it.as_str().map(str::to_owned))
+        .filter_map(|object| object.as_str().map(str::to_owned))
         .collect()
 }

@@ -110,7 +110,7 @@ impl Config {
         let (mut file, mut variables) = (Variables::of(&keys), Variables::of(&setup.environment));
         let mut either = |key: &Variable<String>, variable: &Variable<String>| {
             file.get(key)
-                .filter(|it| !it.is_empty())
+                .filter(|key| !key.is_empty())
                 .or_else(|| variables.get(variable))
         };
         let (region, vpc) = (either(&REGION, &ENV_REGION), either(&VPC, &ENV_VPC));
@@ -137,7 +137,7 @@ impl Config {
             }
         };
         let oidc = match [&OIDC_REGION, &OIDC_PROVIDER, &OIDC_TOKEN, &OIDC_ROLE]
-            .map(|it| variables.get(it))
+            .map(|declaration| variables.get(declaration))
         {
             [Some(region), Some(provider), Some(token_file), Some(role)] => Some(Oidc {
                 region,

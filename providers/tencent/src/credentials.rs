@@ -132,8 +132,10 @@ impl Temporary {
     fn keys(self) -> (Keys, Option<Timestamp>) {
         let end = self
             .expired_time
-            .and_then(|it| Timestamp::from_second(it).ok());
-        let session_token = Some(self.token).filter(|it| !it.is_empty()).map(Into::into);
+            .and_then(|expired_time| Timestamp::from_second(expired_time).ok());
+        let session_token = Some(self.token)
+            .filter(|text| !text.is_empty())
+            .map(Into::into);
         (
             Keys {
                 access_key: self.tmp_secret_id,

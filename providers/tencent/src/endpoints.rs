@@ -76,15 +76,26 @@ impl Endpoints {
     }
 
     fn endpoints(&self) -> impl Iterator<Item = (&Slice, &Endpoint)> {
-        self.0
-            .iter()
-            .flat_map(|slice| slice.endpoints.iter().flatten().map(move |it| (slice, it)))
+        self.0.iter().flat_map(|slice| {
+            slice
+                .endpoints
+                .iter()
+                .flatten()
+                .map(move |endpoint| (slice, endpoint))
+        })
     }
 
     /// Returns the number of ready Pods on a Node.
     pub(crate) fn on_node(&self, node: &str) -> u32 {
-        let is_there = |it: &Endpoint| it.is_ready() && it.node_name.as_deref() == Some(node);
-        u32::try_from(self.endpoints().filter(|(_, it)| is_there(it)).count()).unwrap_or(u32::MAX)
+        let is_there = |endpoint: &Endpoint| {
+            endpoint.is_ready() && endpoint.node_name.as_deref() == Some(node)
+        };
+        u32::try_from(
+            self.endpoints()
+                .filter(|(_, endpoint)| is_there(endpoint))
+                .count(),
+        )
+        .unwrap_or(u32::MAX)
     }
 
     /// Returns the addresses and ports of the Pods behind a port of the Service, with their weights.
@@ -95,9 +106,9 @@ impl Endpoints {
         keeps_terminating: bool,
         weight: u32,
     ) -> Vec<(String, u16, u32)> {
-        let is_it = |it: &&SlicePort| {
-            it.name.as_deref().unwrap_or_default() == name
-                && it.protocol.as_deref().unwrap_or("TCP") == protocol
+        let is_it = |port: &&SlicePort| {
+            port.name.as_deref().unwrap_or_default() == name
+                && port.protocol.as_deref().unwrap_or("TCP") == protocol
         };
         let mut found = BTreeMap::new();
         for (slice, endpoint) in self.endpoints() {
@@ -106,7 +117,7 @@ impl Endpoints {
                 .iter()
                 .flatten()
                 .find(is_it)
-                .and_then(|it| it.port);
+                .and_then(|port| port.port);
             let weight = match endpoint.is_ready() {
                 true => weight,
                 false if keeps_terminating && endpoint.conditions.terminating == Some(true) => 0,

@@ -98,12 +98,12 @@ impl From<InstanceAnswer> for Instance {
             charge: it.instance_charge_type.unwrap_or_default(),
             vpc: it
                 .virtual_private_cloud
-                .map(|it| it.vpc_id)
+                .map(|network| network.vpc_id)
                 .unwrap_or_default(),
             state: it.instance_state,
             is_restricted: it
                 .restrict_state
-                .is_some_and(|it| !it.is_empty() && &*it != "NORMAL"),
+                .is_some_and(|text| !text.is_empty() && &*text != "NORMAL"),
             internal: all(it.private_ip_addresses, it.ipv6_addresses),
             external: all(it.public_ip_addresses, it.public_ipv6_addresses),
         }
@@ -157,8 +157,9 @@ pub(crate) fn machine_id(provider_id: &str) -> Result<&str> {
         None => Some(provider_id),
     };
     let is_id = |id: &&str| {
-        id.strip_prefix("ins-")
-            .is_some_and(|it| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_alphanumeric()))
+        id.strip_prefix("ins-").is_some_and(|text| {
+            !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        })
     };
     rest.filter(is_id).ok_or_else(|| {
         Error::invalid(format!(
@@ -234,11 +235,13 @@ async fn describe(
     action: Action,
     shared: &SharedPriority,
 ) -> Result<ListResult<Instance>> {
-    let id = |it: &InstanceAnswer| it.instance_id.clone();
+    let id = |instance: &InstanceAnswer| instance.instance_id.clone();
     let found = api
         .pages(action, ("InstanceSet", false), shared, id)
         .await?;
-    Ok(found.flat_map(|it| Some(Instance::from(it)).filter(|it| !GONE.contains(&&*it.state))))
+    Ok(found.flat_map(|instance| {
+        Some(Instance::from(instance)).filter(|instance| !GONE.contains(&&*instance.state))
+    }))
 }
 
 /// Reads these instances with one request. CVM leaves out those that do not exist. An instance of another VPC is none
@@ -258,8 +261,8 @@ async fn by_ids(api: &Api, ids: &[String], priority: Priority) -> Vec<Result<Opt
         }
         answers
             .iter_mut()
-            .filter(|it| is_unknown(it))
-            .for_each(|it| *it = Ok(None));
+            .filter(|answer| is_unknown(answer))
+            .for_each(|answer| *answer = Ok(None));
     }
     answers
 }
@@ -276,7 +279,7 @@ async fn at_once(api: &Api, ids: &[String], priority: Priority) -> Vec<Result<Op
     let found: Result<_> = found.await;
     let one = |id: &String| {
         let (vpc, all) = found.as_ref().map_err(Clone::clone)?;
-        match all.iter().find(|it| *it.id == **id) {
+        match all.iter().find(|instance| *instance.id == **id) {
             Some(it) if *it.vpc != **vpc => {
                 let text = format!(
                     "instance {id} is in VPC {}, and the cluster in {vpc}; correct vpc_id",
@@ -321,7 +324,7 @@ impl MachineSource for Source {
             .complete()?
             .into_items()
             .into_iter()
-            .filter(|it| &*it.name == name)
+            .filter(|instance| &*instance.name == name)
             .collect())
     }
 
@@ -371,8 +374,10 @@ fn addresses(node: &Node) -> Vec<IpAddr> {
     let internal = node
         .addresses
         .iter()
-        .filter(|it| it.kind == AddressType::InternalIP);
-    internal.filter_map(|it| it.address.parse().ok()).collect()
+        .filter(|address| address.kind == AddressType::InternalIP);
+    internal
+        .filter_map(|address| address.address.parse().ok())
+        .collect()
 }
 
 impl Nodes {
@@ -394,7 +399,11 @@ impl Nodes {
             .flat_map(|node| addresses(node))
             .collect();
         let list = self.0.snapshot(priority(request)).await?;
-        let has = |ip: &IpAddr| list.machines().iter().any(|it| it.internal.contains(ip));
+        let has = |ip: &IpAddr| {
+            list.machines()
+                .iter()
+                .any(|instance| instance.internal.contains(ip))
+        };
         let missing: Vec<_> = unknown.iter().copied().filter(|ip| !has(ip)).collect();
         let others = self
             .0
@@ -405,15 +414,17 @@ impl Nodes {
             let ips = addresses(node);
             let all = || list.machines().iter().chain(&others);
             let of = |is_it: &dyn Fn(&Instance) -> bool| {
-                all().filter(|it| is_it(it)).collect::<Vec<_>>()
+                all().filter(|instance| is_it(instance)).collect::<Vec<_>>()
             };
-            let mut found = of(&|it| it.internal.iter().any(|ip| ips.contains(ip)));
-            if found.is_empty() && of(&|it| *it.name == *node.name).is_empty() {
-                found = of(&|it| *it.host == *node.name);
+            let mut found = of(&|instance| instance.internal.iter().any(|ip| ips.contains(ip)));
+            if found.is_empty() && of(&|instance| *instance.name == *node.name).is_empty() {
+                found = of(&|instance| *instance.host == *node.name);
             }
             let mut found = found.into_iter();
             let first = found.next().map(Instance::provider_id);
-            if let Some(provider_id) = first.filter(|id| found.all(|it| it.provider_id() == *id)) {
+            if let Some(provider_id) =
+                first.filter(|id| found.all(|instance| instance.provider_id() == *id))
+            {
                 *node = Arc::new(Node {
                     provider_id: provider_id.into(),
                     ..(**node).clone()

@@ -127,7 +127,7 @@ pub(crate) fn meaning(refusal: &Refusal) -> Option<fn(String) -> Error> {
     };
     match () {
         () if status(&refusal.code, &refusal.message) == StatusCode::TOO_MANY_REQUESTS => None,
-        () if quota.iter().any(|it| refusal.code.starts_with(it)) => Some(Error::quota),
+        () if quota.iter().any(|quota| refusal.code.starts_with(quota)) => Some(Error::quota),
         () if is_protected() => Some(Error::protected),
         () => None,
     }

@@ -31,7 +31,9 @@ impl ClusterRoutes {
             .api
             .send(Action::new(TKE, "DescribeClusterRouteTables"))
             .await?;
-        if list(&answer["RouteTableSet"]).any(|it| text(it, "RouteTableName") == self.table) {
+        if list(&answer["RouteTableSet"])
+            .any(|route_table_set| text(route_table_set, "RouteTableName") == self.table)
+        {
             return Ok(());
         }
         let action = self
@@ -61,10 +63,10 @@ impl ClusterRoutes {
             )),
             false => error,
         })?;
-        let route = |it: &Value| CloudRoute {
-            name: text(it, "GatewayIp").to_owned(),
-            destination: text(it, "DestinationCidrBlock").to_owned(),
-            next_hops: vec![text(it, "GatewayIp").to_owned()],
+        let route = |object: &Value| CloudRoute {
+            name: text(object, "GatewayIp").to_owned(),
+            destination: text(object, "DestinationCidrBlock").to_owned(),
+            next_hops: vec![text(object, "GatewayIp").to_owned()],
             ..CloudRoute::default()
         };
         let routes: Vec<_> = list(&answer["RouteSet"]).map(route).collect();
@@ -120,9 +122,9 @@ impl RouteCloud for ClusterRoutes {
                 if error.is_conflict() || error.code().contains("CidrConflictWithOtherRoute") =>
             {
                 let there = self.entries().await?;
-                let other = there
-                    .iter()
-                    .find(|it| it.has_destination_of(route) && !it.is_same(route));
+                let other = there.iter().find(|other_route| {
+                    other_route.has_destination_of(route) && !other_route.is_same(route)
+                });
                 let Some(other) = other else {
                     return Err(error);
                 };

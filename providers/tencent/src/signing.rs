@@ -33,7 +33,7 @@ pub(crate) fn sign(
     let host = request
         .uri()
         .authority()
-        .map(|it| it.as_str().to_owned())
+        .map(|authority| authority.as_str().to_owned())
         .unwrap_or_default();
     let seconds = now.as_second().to_string();
     let headers = request.headers_mut();
@@ -91,13 +91,13 @@ pub(crate) fn have_signed(keys: &Keys, request: &HeaderMap) -> bool {
     let text = |name| {
         request
             .get(name)
-            .and_then(|it: &HeaderValue| it.to_str().ok())
+            .and_then(|header: &HeaderValue| header.to_str().ok())
             .unwrap_or_default()
     };
     let token = keys
         .session_token
         .as_ref()
-        .map_or("", |it| it.expose_secret());
+        .map_or("", |secret| secret.expose_secret());
     text(AUTHORIZATION).contains(&format!("Credential={}/", keys.access_key))
         && text(TOKEN) == token
 }
@@ -110,7 +110,7 @@ mod tests {
         Keys {
             access_key: "AKIDz8krbsJ5yKBZQpn74WFkmLPx3EXAMPLE".to_owned(),
             secret_key: "Gu5t9xGARNpq86cd98joQYCN3EXAMPLE".to_owned().into(),
-            session_token: token.map(|it| it.to_owned().into()),
+            session_token: token.map(|token| token.to_owned().into()),
         }
     }
 

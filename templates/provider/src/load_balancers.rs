@@ -198,9 +198,9 @@ impl LoadBalancerCloud for AcmeLoadBalancers {
             .filter(|_| !allows_all(&ranges))
             .map(ToString::to_string)
             .collect();
-        let health_check = HealthCheck::of(service).map(|it| Check {
-            port: it.port,
-            path: it.path.to_owned(),
+        let health_check = HealthCheck::of(service).map(|health_check| Check {
+            port: health_check.port,
+            path: health_check.path.to_owned(),
         });
         let spec = LoadBalancer {
             rules,

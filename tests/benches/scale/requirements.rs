@@ -44,7 +44,7 @@ impl Requirement {
             "events about a Service",
         ]
         .iter()
-        .any(|it| self.requirement.contains(it))
+        .any(|events_about_a_service| self.requirement.contains(events_about_a_service))
     }
 
     pub(crate) fn at_most(requirement: &'static str, limit: f64, measured: f64) -> Self {
@@ -104,7 +104,7 @@ pub(crate) fn judge(arguments: &Arguments, is_real: bool, phases: &[Phase]) -> V
         }
     }
     if arguments.cloud != "simulated" {
-        requirements.retain(|it| !it.is_of_the_simulated_cloud());
+        requirements.retain(|requirement| !requirement.is_of_the_simulated_cloud());
     }
     let memory = if arguments.services == 0 {
         MEMORY

@@ -181,7 +181,7 @@ impl Run<'_> {
         // A list, or one load balancer after the other.
         let reads = || {
             self.cloud_requests()
-                .reads(|it| self.cloud.is_of_load_balancers(it))
+                .reads(|text| self.cloud.is_of_load_balancers(text))
         };
         let before = reads();
         *controller = start()?;

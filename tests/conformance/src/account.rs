@@ -42,8 +42,10 @@ impl Harness {
     #[must_use]
     pub fn event_reasons(&self) -> Vec<String> {
         let all = self.api.list("events").into_iter();
-        all.map(|it| format!("{} {}", it["involvedObject"]["name"], it["reason"]).replace('"', ""))
-            .collect()
+        all.map(|object| {
+            format!("{} {}", object["involvedObject"]["name"], object["reason"]).replace('"', "")
+        })
+        .collect()
     }
 
     /// Returns the account of the requests to the cloud since it was last taken.
@@ -55,7 +57,7 @@ impl Harness {
         for request in passed
             .iter()
             .skip(since)
-            .filter(|it| it.side == Side::Cloud)
+            .filter(|request| request.side == Side::Cloud)
         {
             *account.counts.entry(request.without_query()).or_default() += 1;
             match request {
@@ -73,7 +75,7 @@ impl Harness {
         self.injector
             .passed()
             .iter()
-            .filter(|it| it.side == Side::Cloud && it.is_on(route))
+            .filter(|request| request.side == Side::Cloud && request.is_on(route))
             .count()
     }
 

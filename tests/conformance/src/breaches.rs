@@ -55,11 +55,11 @@ impl Breaches {
             return;
         };
         let id = node["spec"]["providerID"].as_str().unwrap_or_default();
-        let is_its = |it: &crate::profile::Machine| {
+        let is_its = |machine: &crate::profile::Machine| {
             if id.is_empty() {
-                it.name == name
+                machine.name == name
             } else {
-                it.provider_id == id
+                machine.provider_id == id
             }
         };
         if cloud.machines().iter().any(is_its) {
@@ -79,7 +79,7 @@ impl Breaches {
                 .as_array()
                 .into_iter()
                 .flatten()
-                .any(|it| it == FINALIZER_LOAD_BALANCER);
+                .any(|finalizer| finalizer == FINALIZER_LOAD_BALANCER);
             if !has_finalizer && body.contains(uid) {
                 self.note(format!(
                     "{request} for Service {} before its finalizer (INV-2)",

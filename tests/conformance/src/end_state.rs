@@ -18,7 +18,7 @@ fn kept(kind: &str, object: &Value) -> Value {
         .as_array()
         .into_iter()
         .flatten()
-        .map(|it| json!({"type": it["type"], "status": it["status"], "reason": it["reason"]}))
+        .map(|condition| json!({"type": condition["type"], "status": condition["status"], "reason": condition["reason"]}))
         .collect();
     let metadata = &object["metadata"];
     let status = match kind {
@@ -69,7 +69,7 @@ fn api_aliases(harness: &Harness) -> Vec<(String, String)> {
             let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
             aliases.push((uid.to_owned(), format!("<uid of {kind} {name}>")));
             let balancer: String = std::iter::once('a')
-                .chain(uid.chars().filter(|it| *it != '-'))
+                .chain(uid.chars().filter(|character| *character != '-'))
                 .take(32)
                 .collect();
             aliases.push((balancer, format!("<name for {name}>")));
@@ -83,7 +83,7 @@ fn api_aliases(harness: &Harness) -> Vec<(String, String)> {
             }
             if let Some(address) = object["spec"]["clusterIP"]
                 .as_str()
-                .filter(|it| *it != "None")
+                .filter(|cluster_ip| *cluster_ip != "None")
             {
                 aliases.push((address.to_owned(), format!("<cluster IP of {name}>")));
             }

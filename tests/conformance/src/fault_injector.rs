@@ -400,10 +400,12 @@ impl FaultInjector {
         let State {
             disturbances, dice, ..
         } = &mut *state;
-        let hit = disturbances.iter().find(|it| {
-            it.side == side && (is_mutation || !it.only_mutations) && dice.u8(0..100) < it.percent
+        let hit = disturbances.iter().find(|disturbance| {
+            disturbance.side == side
+                && (is_mutation || !disturbance.only_mutations)
+                && dice.u8(0..100) < disturbance.percent
         });
-        let Some(trouble) = hit.map(|it| it.trouble) else {
+        let Some(trouble) = hit.map(|disturbance| disturbance.trouble) else {
             return Some(Verdict::Forward);
         };
         state.hits += 1;
@@ -538,9 +540,9 @@ where
                         .oneshot(Request::from_parts(head, Full::new(body)))
                         .await;
                     let answer = answer.map_err(|_| NoAnswer);
-                    let how = answer
-                        .as_ref()
-                        .map_or("no answer".to_owned(), |it| it.status().to_string());
+                    let how = answer.as_ref().map_or("no answer".to_owned(), |response| {
+                        response.status().to_string()
+                    });
                     injector.answered(&passed, &how);
                     answer
                 }

@@ -223,11 +223,11 @@ impl Harness {
             .api
             .list("events")
             .into_iter()
-            .filter(|it| it["type"] == "Warning");
-        let text = |it: serde_json::Value| {
+            .filter(|event| event["type"] == "Warning");
+        let text = |object: serde_json::Value| {
             format!(
                 "{} {}: {}",
-                it["involvedObject"]["name"], it["reason"], it["message"]
+                object["involvedObject"]["name"], object["reason"], object["message"]
             )
             .replace('"', "")
         };

@@ -20,7 +20,7 @@ pub fn list(value: &Value) -> impl Iterator<Item = &Value> {
 pub fn number(value: &Value) -> u16 {
     let number = value.as_u64().or_else(|| value.as_str()?.parse().ok());
     number
-        .and_then(|it| u16::try_from(it).ok())
+        .and_then(|number| u16::try_from(number).ok())
         .unwrap_or_default()
 }
 
@@ -37,7 +37,10 @@ pub fn comparable(it: &Value, left_out: &[&str]) -> Value {
                 .collect()
         }
         Value::Array(items) => {
-            let mut items: Vec<_> = items.iter().map(|it| comparable(it, left_out)).collect();
+            let mut items: Vec<_> = items
+                .iter()
+                .map(|object| comparable(object, left_out))
+                .collect();
             items.sort_by_cached_key(ToString::to_string);
             items.into()
         }
@@ -88,7 +91,7 @@ mod tests {
     fn ports_with_different_targets_are_an_entry_among_the_targets() {
         let of_ports = |all: &[&str]| {
             all.iter()
-                .map(|it| BTreeSet::from([(*it).to_owned()]))
+                .map(|text| BTreeSet::from([(*text).to_owned()]))
                 .collect()
         };
         assert_eq!(

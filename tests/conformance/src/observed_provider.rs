@@ -107,7 +107,9 @@ impl CloudProvider for ObservedProvider {
         self.inner.instances()
     }
     fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
-        self.balancers.as_ref().map(|it| it as &dyn LoadBalancers)
+        self.balancers
+            .as_ref()
+            .map(|observed_balancers| observed_balancers as &dyn LoadBalancers)
     }
     fn routes(&self) -> Option<&dyn Routes> {
         self.inner.routes()

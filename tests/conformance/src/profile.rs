@@ -240,7 +240,11 @@ impl Effort {
     }
 
     fn among(self, name: &str, changed: Option<&str>) -> Self {
-        if changed.is_none_or(|names| names.split_whitespace().any(|it| it == name)) {
+        if changed.is_none_or(|names| {
+            names
+                .split_whitespace()
+                .any(|other_name| other_name == name)
+        }) {
             return self;
         }
         Self {

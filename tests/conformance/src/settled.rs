@@ -39,22 +39,23 @@ fn name_of(object: &Value) -> &str {
 
 /// Returns `true` if a Node has a condition with this status.
 pub(crate) fn has_condition(node: &Value, kind: &str, status: &str) -> bool {
-    list(&node["status"]["conditions"]).any(|it| it["type"] == kind && it["status"] == status)
+    list(&node["status"]["conditions"])
+        .any(|condition| condition["type"] == kind && condition["status"] == status)
 }
 
 fn has_taint(node: &Value, key: &str) -> bool {
-    list(&node["spec"]["taints"]).any(|it| it["key"] == key)
+    list(&node["spec"]["taints"]).any(|taint| taint["key"] == key)
 }
 
 fn nodes_unsettled(nodes: &[Value], machines: &[Machine], found: &mut Vec<String>) {
     for node in nodes {
         let (name, id) = (name_of(node), text(&node["spec"]["providerID"]));
         let is_ready = has_condition(node, "Ready", "True");
-        let machine = machines.iter().find(|it| {
+        let machine = machines.iter().find(|machine| {
             if id.is_empty() {
-                it.name == name
+                machine.name == name
             } else {
-                it.provider_id == id
+                machine.provider_id == id
             }
         });
         match machine {
@@ -101,8 +102,8 @@ fn optional_targets(harness: &Harness) -> BTreeSet<String> {
     };
     machines
         .into_iter()
-        .filter(|it| it.is_stopped)
-        .map(|it| it.provider_id)
+        .filter(|machine| machine.is_stopped)
+        .map(|machine| machine.provider_id)
         .collect()
 }
 
@@ -132,8 +133,8 @@ fn services_unsettled(harness: &Harness, nodes: &[Value], found: &mut Vec<String
         let balancers = marked
             .remove(text(&service["metadata"]["uid"]))
             .unwrap_or_default();
-        let has_finalizer =
-            list(&service["metadata"]["finalizers"]).any(|it| it == FINALIZER_LOAD_BALANCER);
+        let has_finalizer = list(&service["metadata"]["finalizers"])
+            .any(|finalizer| finalizer == FINALIZER_LOAD_BALANCER);
         let ingress = &service["status"]["loadBalancer"]["ingress"][0];
         let address = text(if ingress["ip"].is_null() {
             &ingress["hostname"]
@@ -181,15 +182,15 @@ fn balancer_unsettled(
     let keeps_ports =
         !balancer.ports.is_empty() && balancer.ports.iter().all(|(.., node_port)| *node_port == 0);
     let ports: BTreeSet<_> = list(&service["spec"]["ports"])
-        .map(|it| {
+        .map(|ports| {
             let node_port = if keeps_ports {
                 0
             } else {
-                number(&it["nodePort"])
+                number(&ports["nodePort"])
             };
             (
-                number(&it["port"]),
-                text(&it["protocol"]).to_owned(),
+                number(&ports["port"]),
+                text(&ports["protocol"]).to_owned(),
                 node_port,
             )
         })
@@ -202,7 +203,7 @@ fn balancer_unsettled(
     }
     if !targets
         .symmetric_difference(&balancer.targets)
-        .all(|it| targets.contains(it) && optional.contains(it))
+        .all(|text| targets.contains(text) && optional.contains(text))
     {
         return Some(format!(
             "targets {:?} in the cloud, not {targets:?}",
@@ -236,8 +237,8 @@ fn routes_unsettled(harness: &Harness, nodes: &[Value], found: &mut Vec<String>)
         .cloud
         .routes()
         .into_iter()
-        .filter(|it| it.is_ours)
-        .map(|it| (it.destination, it.target))
+        .filter(|facts| facts.is_ours)
+        .map(|facts| (facts.destination, facts.target))
         .collect();
     for route in &wanted {
         if !actual.contains(route) {

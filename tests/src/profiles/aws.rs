@@ -76,19 +76,19 @@ impl AwsCloud {
         cloud
             .each(Kind::Instance)
             .iter_mut()
-            .filter(|it| it["privateDnsName"] == name)
+            .filter(|object| object["privateDnsName"] == name)
             .for_each(change);
     }
 }
 
 fn tag(it: &Value, key: &str) -> Option<String> {
     let of_ec2 = list(&it["tagSet"])
-        .find(|it| it["key"] == key)
-        .map(|it| text(&it["value"]));
+        .find(|tag_set| tag_set["key"] == key)
+        .map(|tag_set| text(&tag_set["value"]));
     of_ec2.or_else(|| {
         list(&it["_tags"])
-            .find(|it| it["Key"] == key)
-            .map(|it| text(&it["Value"]))
+            .find(|tag| tag["Key"] == key)
+            .map(|tags| text(&tags["Value"]))
     })
 }
 
@@ -104,16 +104,16 @@ fn machine_of(cloud: &World, id: &Value) -> String {
     let found = cloud
         .all("instance")
         .iter()
-        .find(|it| it["instanceId"] == *id);
+        .find(|object| object["instanceId"] == *id);
     found.map_or_else(|| format!("nobody at {id}"), provider_id)
 }
 
 fn classic(cloud: &World, it: &Value) -> LoadBalancerFacts {
-    let port = |it: &Value| {
+    let port = |object: &Value| {
         (
-            number(&it["Listener"]["LoadBalancerPort"]),
+            number(&object["Listener"]["LoadBalancerPort"]),
             "TCP".to_owned(),
-            number(&it["Listener"]["InstancePort"]),
+            number(&object["Listener"]["InstancePort"]),
         )
     };
     LoadBalancerFacts {
@@ -121,7 +121,7 @@ fn classic(cloud: &World, it: &Value) -> LoadBalancerFacts {
         address: it["DNSName"].as_str().map(str::to_owned),
         ports: list(&it["ListenerDescriptions"]).map(port).collect(),
         targets: list(&it["Instances"])
-            .map(|it| machine_of(cloud, &it["InstanceId"]))
+            .map(|instances| machine_of(cloud, &instances["InstanceId"]))
             .collect(),
     }
 }
@@ -137,7 +137,7 @@ fn network(cloud: &World, it: &Value) -> LoadBalancerFacts {
         let group = cloud
             .all("target-group")
             .iter()
-            .find(|it| it["TargetGroupArn"] == *arn)
+            .find(|object| object["TargetGroupArn"] == *arn)
             .unwrap_or(&Value::Null);
         ports.insert((
             number(&listener["Port"]),
@@ -146,7 +146,7 @@ fn network(cloud: &World, it: &Value) -> LoadBalancerFacts {
         ));
         sets.insert(
             list(&group["_targets"])
-                .map(|it| machine_of(cloud, &it["Id"]))
+                .map(|targets| machine_of(cloud, &targets["Id"]))
                 .collect::<BTreeSet<_>>(),
         );
     }
@@ -180,8 +180,11 @@ fn comparable(it: &Value) -> Value {
         }
         Value::Array(items) => {
             let mut items: Vec<_> = items.iter().map(comparable).collect();
-            items.sort_by_cached_key(|it| {
-                (text(&it["Listener"]["LoadBalancerPort"]), it.to_string())
+            items.sort_by_cached_key(|object| {
+                (
+                    text(&object["Listener"]["LoadBalancerPort"]),
+                    object.to_string(),
+                )
             });
             items.into()
         }
@@ -287,37 +290,38 @@ impl CloudProfile for AwsCloud {
         machine_of(&cloud, &id.into())
     }
     fn stop(&self, name: &str) {
-        self.change(name, |it| {
-            it["instanceState"] = json!({"code": 80, "name": "stopped"})
+        self.change(name, |object| {
+            object["instanceState"] = json!({"code": 80, "name": "stopped"})
         });
     }
     fn start(&self, name: &str) {
-        self.change(name, |it| {
-            it["instanceState"] = json!({"code": 16, "name": "running"})
+        self.change(name, |object| {
+            object["instanceState"] = json!({"code": 16, "name": "running"})
         });
     }
     fn terminate(&self, name: &str) {
-        self.change(name, |it| {
-            it["instanceState"] = json!({"code": 48, "name": "terminated"})
+        self.change(name, |object| {
+            object["instanceState"] = json!({"code": 48, "name": "terminated"})
         });
         let mut cloud = self.fake.lock();
         let gone: Vec<_> = cloud
             .all("instance")
             .iter()
-            .filter(|it| it["privateDnsName"] == name)
-            .map(|it| it["instanceId"].clone())
+            .filter(|object| object["privateDnsName"] == name)
+            .map(|object| object["instanceId"].clone())
             .collect();
         gone.iter().for_each(|id| cloud.break_routes(id));
     }
     fn machines(&self) -> Vec<Machine> {
-        let machine = |it: &Value| Machine {
-            name: text(&it["privateDnsName"]),
-            provider_id: provider_id(it),
-            is_stopped: it["instanceState"]["name"] == "stopped",
+        let machine = |object: &Value| Machine {
+            name: text(&object["privateDnsName"]),
+            provider_id: provider_id(object),
+            is_stopped: object["instanceState"]["name"] == "stopped",
         };
         let cloud = self.fake.lock();
-        let is_there =
-            |it: &&Value| it["_account"] == ACCOUNT && it["instanceState"]["name"] != "terminated";
+        let is_there = |object: &&Value| {
+            object["_account"] == ACCOUNT && object["instanceState"]["name"] != "terminated"
+        };
         cloud
             .all("instance")
             .iter()
@@ -328,22 +332,36 @@ impl CloudProfile for AwsCloud {
 
     fn load_balancers(&self) -> Vec<LoadBalancerFacts> {
         let cloud = self.fake.lock();
-        let all = cloud.all("classic").iter().map(|it| classic(&cloud, it));
-        all.chain(cloud.all("network").iter().map(|it| network(&cloud, it)))
-            .collect()
+        let all = cloud
+            .all("classic")
+            .iter()
+            .map(|object| classic(&cloud, object));
+        all.chain(
+            cloud
+                .all("network")
+                .iter()
+                .map(|object| network(&cloud, object)),
+        )
+        .collect()
     }
     fn leftovers(&self) -> Vec<String> {
         let served: Vec<_> = self
             .load_balancers()
             .into_iter()
-            .filter_map(|it| it.service_uid)
+            .filter_map(|facts| facts.service_uid)
             .collect();
         let cloud = self.fake.lock();
         let owned = cloud.all("group").iter().chain(cloud.all("target-group"));
-        let is_left = |it: &&Value| tag(it, OWNER).is_some_and(|uid| !served.contains(&uid));
+        let is_left =
+            |object: &&Value| tag(object, OWNER).is_some_and(|uid| !served.contains(&uid));
         owned
             .filter(is_left)
-            .map(|it| format!("left over: {}{}", it["groupName"], it["TargetGroupName"]))
+            .map(|object| {
+                format!(
+                    "left over: {}{}",
+                    object["groupName"], object["TargetGroupName"]
+                )
+            })
             .collect()
     }
     fn routes(&self) -> Vec<RouteFacts> {
@@ -351,13 +369,13 @@ impl CloudProfile for AwsCloud {
         let all = cloud
             .all("table")
             .iter()
-            .flat_map(|it| list(&it["routeSet"]))
-            .filter(|it| it["origin"] == "CreateRoute");
-        let facts = |it: &Value| {
-            let destination = text(&it["destinationCidrBlock"]);
+            .flat_map(|object| list(&object["routeSet"]))
+            .filter(|route_set| route_set["origin"] == "CreateRoute");
+        let facts = |object: &Value| {
+            let destination = text(&object["destinationCidrBlock"]);
             RouteFacts {
                 is_ours: destination.starts_with(POD_RANGE),
-                target: machine_of(&cloud, &it["instanceId"]),
+                target: machine_of(&cloud, &object["instanceId"]),
                 destination,
             }
         };
@@ -385,7 +403,7 @@ impl CloudProfile for AwsCloud {
         }
         let rule = |group: &Value| -> Vec<_> {
             list(&group["_rules"])
-                .map(|it| json!({"rule of": group["groupName"], "rule": it}))
+                .map(|rules| json!({"rule of": group["groupName"], "rule": rules}))
                 .collect()
         };
         all.extend(cloud.all("group").iter().flat_map(rule));
@@ -393,7 +411,7 @@ impl CloudProfile for AwsCloud {
             cloud
                 .all("table")
                 .iter()
-                .flat_map(|it| list(&it["routeSet"]))
+                .flat_map(|object| list(&object["routeSet"]))
                 .map(comparable),
         );
         all
@@ -477,12 +495,12 @@ impl CloudProfile for AwsCloud {
         let hop = cloud
             .all("instance")
             .first()
-            .map(|it| it["instanceId"].clone());
+            .map(|object| object["instanceId"].clone());
         let route = json!({"destinationCidrBlock": THEIR_RANGE, "instanceId": hop, "origin": "CreateRoute", "state": "active"});
         let tables = cloud
             .each(Kind::Table)
             .iter_mut()
-            .filter_map(|it| it["routeSet"].as_array_mut());
+            .filter_map(|object| object["routeSet"].as_array_mut());
         tables.for_each(|routes| routes.push(route.clone()));
     }
     fn things_of_others(&self) -> Vec<Value> {
@@ -490,20 +508,20 @@ impl CloudProfile for AwsCloud {
         let named = ["classic", "network", "group"]
             .into_iter()
             .flat_map(|kind| cloud.all(kind))
-            .filter(|it| it["LoadBalancerName"] == THEIRS || it["groupName"] == THEIRS);
+            .filter(|object| object["LoadBalancerName"] == THEIRS || object["groupName"] == THEIRS);
         let rules = cloud
             .all("group")
             .iter()
-            .flat_map(|it| list(&it["_rules"]))
-            .filter(|it| it["cidrIp"] == THEIR_ADDRESS);
+            .flat_map(|object| list(&object["_rules"]))
+            .filter(|rule| rule["cidrIp"] == THEIR_ADDRESS);
         let routes = cloud
             .all("table")
             .iter()
-            .flat_map(|it| list(&it["routeSet"]));
+            .flat_map(|object| list(&object["routeSet"]));
         let mut all: Vec<_> = named.chain(rules).cloned().collect();
         all.extend(
             routes
-                .filter(|it| it["destinationCidrBlock"] == THEIR_RANGE)
+                .filter(|route| route["destinationCidrBlock"] == THEIR_RANGE)
                 .cloned(),
         );
         all
@@ -532,8 +550,9 @@ impl CloudProfile for AwsCloud {
         let mut cloud = self.fake.lock();
         for it in cloud.each(Kind::Network) {
             let attributes = it["_attributes"].as_array_mut().into_iter().flatten();
-            let protection = attributes.filter(|it| it["Key"] == "deletion_protection.enabled");
-            protection.for_each(|it| it["Value"] = is_protected.to_string().into());
+            let protection =
+                attributes.filter(|attribute| attribute["Key"] == "deletion_protection.enabled");
+            protection.for_each(|protection| protection["Value"] = is_protected.to_string().into());
         }
         self.kind == Kind::Network
     }
@@ -542,12 +561,12 @@ impl CloudProfile for AwsCloud {
         cloud
             .each(Kind::Classic)
             .iter_mut()
-            .for_each(|it| it["ListenerDescriptions"] = json!([]));
+            .for_each(|object| object["ListenerDescriptions"] = json!([]));
         cloud.each(Kind::Listener).clear();
         cloud
             .each(Kind::TargetGroup)
             .iter_mut()
-            .for_each(|it| it["LoadBalancerArns"] = json!([]));
+            .for_each(|object| object["LoadBalancerArns"] = json!([]));
         true
     }
     fn remove_load_balancers(&self) -> bool {

@@ -52,7 +52,7 @@ fn items<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
 /// Returns the part of an element's name that tells its Service.
 fn owner(name: &str) -> Option<&str> {
     let owner = name.get(..32)?;
-    (owner.starts_with('a') && owner.bytes().all(|it| it.is_ascii_hexdigit())).then_some(owner)
+    (owner.starts_with('a') && owner.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(owner)
 }
 
 fn provider_id(machine: &Value) -> String {
@@ -62,7 +62,8 @@ fn provider_id(machine: &Value) -> String {
 /// Returns the destinations of a security rule.
 fn destinations(rule: &Value) -> Vec<String> {
     let properties = &rule["properties"];
-    let single = Some(text(&properties["destinationAddressPrefix"])).filter(|it| !it.is_empty());
+    let single =
+        Some(text(&properties["destinationAddressPrefix"])).filter(|text| !text.is_empty());
     list(&properties["destinationAddressPrefixes"])
         .map(text)
         .chain(single)
@@ -120,17 +121,18 @@ impl AzureCloud {
         let mut found = BTreeSet::new();
         let by_ip: BTreeMap<String, String> = cloud
             .machines()
-            .map(|it| (cloud.address_of(it), provider_id(it)))
+            .map(|machine| (cloud.address_of(machine), provider_id(machine)))
             .collect();
         for address in items(pool, "loadBalancerBackendAddresses") {
             let ip = text(&address["properties"]["ipAddress"]);
             found.insert(by_ip.get(&ip).cloned().unwrap_or(ip));
         }
-        let interface =
-            |it: &Value| text(&it["properties"]["networkProfile"]["networkInterfaces"][0]["id"]);
+        let interface = |object: &Value| {
+            text(&object["properties"]["networkProfile"]["networkInterfaces"][0]["id"])
+        };
         let machines: BTreeMap<String, String> = cloud
             .machines()
-            .map(|it| (interface(it), provider_id(it)))
+            .map(|machine| (interface(machine), provider_id(machine)))
             .collect();
         for configuration in cloud.members_of(&text(&pool["id"])) {
             let interface = configuration
@@ -146,7 +148,7 @@ impl AzureCloud {
     fn pools(cloud: &Cloud) -> BTreeMap<String, BTreeSet<String>> {
         let pools = cloud
             .all(BALANCERS)
-            .flat_map(|it| items(it, "backendAddressPools"));
+            .flat_map(|object| items(object, "backendAddressPools"));
         pools
             .map(|pool| (text(&pool["id"]), Self::members(cloud, pool)))
             .collect()
@@ -166,8 +168,8 @@ impl AzureCloud {
         let (mut ports, mut targets) = (BTreeSet::new(), BTreeSet::new());
         let number =
             |value: &Value| u16::try_from(value.as_u64().unwrap_or_default()).unwrap_or_default();
-        for rule in
-            items(balancer, "loadBalancingRules").filter(|it| text(&it["name"]).starts_with(&name))
+        for rule in items(balancer, "loadBalancingRules")
+            .filter(|load_balancing_rule| text(&load_balancing_rule["name"]).starts_with(&name))
         {
             let properties = &rule["properties"];
             let keeps_port = properties["enableFloatingIP"] == true;
@@ -254,7 +256,7 @@ impl CloudProfile for AzureCloud {
     fn program(&self, url: &str) -> ProgramSettings {
         let path = std::env::temp_dir().join(format!(
             "azure-environment-{}.json",
-            url.replace(|it: char| !it.is_ascii_digit(), "")
+            url.replace(|character: char| !character.is_ascii_digit(), "")
         ));
         let endpoints = json!({"activeDirectoryEndpoint": url, "resourceManagerEndpoint": url});
         std::fs::write(&path, endpoints.to_string()).expect("a file");
@@ -287,10 +289,10 @@ impl CloudProfile for AzureCloud {
         self.fake.lock().terminate(name);
     }
     fn machines(&self) -> Vec<Machine> {
-        let machine = |it: &Value| Machine {
-            name: text(&it["properties"]["osProfile"]["computerName"]),
-            provider_id: provider_id(it),
-            is_stopped: it["properties"]["instanceView"]["statuses"][1]["code"]
+        let machine = |object: &Value| Machine {
+            name: text(&object["properties"]["osProfile"]["computerName"]),
+            provider_id: provider_id(object),
+            is_stopped: object["properties"]["instanceView"]["statuses"][1]["code"]
                 != "PowerState/running",
         };
         self.fake.lock().machines().map(machine).collect()
@@ -299,10 +301,10 @@ impl CloudProfile for AzureCloud {
     fn load_balancers(&self) -> Vec<LoadBalancerFacts> {
         let cloud = self.fake.lock();
         let pools = Self::pools(&cloud);
-        let of = |it: &Value| {
-            let frontends = items(it, "frontendIPConfigurations");
+        let of = |object: &Value| {
+            let frontends = items(object, "frontendIPConfigurations");
             frontends
-                .map(|frontend| Self::facts(&cloud, it, frontend, &pools))
+                .map(|frontend| Self::facts(&cloud, object, frontend, &pools))
                 .collect::<Vec<_>>()
         };
         cloud.all(BALANCERS).flat_map(of).collect()
@@ -311,20 +313,22 @@ impl CloudProfile for AzureCloud {
         let served: Vec<_> = self
             .load_balancers()
             .into_iter()
-            .filter_map(|it| it.address)
+            .filter_map(|facts| facts.address)
             .collect();
         let cloud = self.fake.lock();
-        let is_left = |it: &&Value| {
-            it["tags"]["ccm-rs-service"].is_string()
-                && !served.contains(&text(&it["properties"]["ipAddress"]))
+        let is_left = |object: &&Value| {
+            object["tags"]["ccm-rs-service"].is_string()
+                && !served.contains(&text(&object["properties"]["ipAddress"]))
         };
         let mut left: Vec<_> = cloud
             .all(ADDRESSES)
             .filter(is_left)
-            .map(|it| format!("left over: {}", it["name"]))
+            .map(|object| format!("left over: {}", object["name"]))
             .collect();
-        let rules = cloud.all(GROUPS).flat_map(|it| items(it, "securityRules"));
-        for rule in rules.filter(|it| text(&it["name"]).starts_with("k8s-azure-lb_")) {
+        let rules = cloud
+            .all(GROUPS)
+            .flat_map(|object| items(object, "securityRules"));
+        for rule in rules.filter(|rule| text(&rule["name"]).starts_with("k8s-azure-lb_")) {
             let stale = destinations(rule)
                 .into_iter()
                 .filter(|ip| !served.contains(ip));
@@ -334,9 +338,9 @@ impl CloudProfile for AzureCloud {
     }
     fn routes(&self) -> Vec<RouteFacts> {
         let cloud = self.fake.lock();
-        let facts = |it: &Value| {
-            let hop = text(&it["properties"]["nextHopIpAddress"]);
-            let destination = text(&it["properties"]["addressPrefix"]);
+        let facts = |object: &Value| {
+            let hop = text(&object["properties"]["nextHopIpAddress"]);
+            let destination = text(&object["properties"]["addressPrefix"]);
             let target = cloud
                 .machines()
                 .find(|machine| cloud.address_of(machine) == hop)
@@ -349,7 +353,7 @@ impl CloudProfile for AzureCloud {
         };
         cloud
             .all(TABLES)
-            .flat_map(|it| items(it, "routes"))
+            .flat_map(|object| items(object, "routes"))
             .map(facts)
             .collect()
     }
@@ -383,15 +387,13 @@ impl CloudProfile for AzureCloud {
                     found.extend(
                         Self::members(&cloud, pool)
                             .into_iter()
-                            .map(|it| json!({"pool": pool["id"], "member": it})),
+                            .map(|member| json!({"pool": pool["id"], "member": member})),
                     );
                 }
                 for rule in items(document, "securityRules") {
-                    found.extend(
-                        destinations(rule)
-                            .into_iter()
-                            .map(|it| json!({"rule": rule["name"], "destination": it})),
-                    );
+                    found.extend(destinations(rule).into_iter().map(
+                        |destination| json!({"rule": rule["name"], "destination": destination}),
+                    ));
                 }
             }
         }
@@ -413,8 +415,8 @@ impl CloudProfile for AzureCloud {
         }
         let frontends = cloud
             .all(BALANCERS)
-            .flat_map(|it| items(it, "frontendIPConfigurations"));
-        for name in frontends.map(|it| text(&it["name"])) {
+            .flat_map(|object| items(object, "frontendIPConfigurations"));
+        for name in frontends.map(|frontends| text(&frontends["name"])) {
             aliases.extend(
                 owner(&name)
                     .map(|owner| (format!("external/{owner}"), format!("<share of {owner}>"))),
@@ -427,12 +429,12 @@ impl CloudProfile for AzureCloud {
         let mut cloud = self.fake.lock();
         cloud.add_frontend("kubernetes", THEIRS);
         cloud.add_frontend(THEIRS, THEIRS);
-        cloud.edit(&id(GROUPS, SECURITY_GROUP), |it| {
+        cloud.edit(&id(GROUPS, SECURITY_GROUP), |group| {
             let rule = json!({"name": THEIRS, "properties": {
                 "protocol": "Tcp", "access": "Allow", "direction": "Inbound", "priority": 500, "sourcePortRange": "*", "mystery": 7,
                 "sourceAddressPrefix": "198.51.100.7/32", "destinationAddressPrefix": "*", "destinationPortRange": "22",
             }});
-            it["properties"]["securityRules"].as_array_mut().into_iter().for_each(|all| all.push(rule.clone()));
+            group["properties"]["securityRules"].as_array_mut().into_iter().for_each(|all| all.push(rule.clone()));
         });
         let route = json!({"name": THEIRS, "properties": {"addressPrefix": THEIR_RANGE, "nextHopType": "Internet"}});
         let table = cloud.get(&id(TABLES, ROUTE_TABLE)).cloned();
@@ -454,18 +456,20 @@ impl CloudProfile for AzureCloud {
             let lists = document["properties"]
                 .as_object()
                 .into_iter()
-                .flat_map(|it| it.values());
-            let theirs = lists.flat_map(list).filter(|it| it["name"] == THEIRS);
-            found.extend(theirs.cloned().map(|mut it| {
+                .flat_map(|property| property.values());
+            let theirs = lists
+                .flat_map(list)
+                .filter(|object| object["name"] == THEIRS);
+            found.extend(theirs.cloned().map(|mut object| {
                 // Azure adds these when the document is written.
                 ["id", "etag"]
                     .iter()
-                    .for_each(|key| drop(it.as_object_mut().map(|it| it.remove(*key))));
-                it["properties"]
+                    .for_each(|key| drop(object.as_object_mut().map(|object| object.remove(*key))));
+                object["properties"]
                     .as_object_mut()
                     .into_iter()
-                    .for_each(|it| drop(it.remove("provisioningState")));
-                it
+                    .for_each(|property| drop(property.remove("provisioningState")));
+                object
             }));
         }
         found.extend(cloud.get(&id(BALANCERS, THEIRS)).cloned());
@@ -497,9 +501,14 @@ impl CloudProfile for AzureCloud {
     }
     fn tamper(&self) -> bool {
         let mut cloud = self.fake.lock();
-        let all: Vec<String> = cloud.all(BALANCERS).map(|it| text(&it["id"])).collect();
+        let all: Vec<String> = cloud
+            .all(BALANCERS)
+            .map(|object| text(&object["id"]))
+            .collect();
         for id in all {
-            cloud.edit(&id, |it| it["properties"]["loadBalancingRules"] = json!([]));
+            cloud.edit(&id, |cloud| {
+                cloud["properties"]["loadBalancingRules"] = json!([])
+            });
         }
         true
     }
@@ -508,7 +517,7 @@ impl CloudProfile for AzureCloud {
         let all: Vec<String> = cloud
             .all(BALANCERS)
             .chain(cloud.all(ADDRESSES))
-            .map(|it| text(&it["id"]).to_lowercase())
+            .map(|object| text(&object["id"]).to_lowercase())
             .collect();
         all.iter().for_each(|id| drop(cloud.objects.remove(id)));
         true

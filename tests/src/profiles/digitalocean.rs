@@ -161,20 +161,20 @@ impl CloudProfile for DigitalOceanCloud {
     }
     fn stop(&self, name: &str) {
         self.0
-            .change_droplet(name, |it| it.status = "off".to_owned());
+            .change_droplet(name, |droplet| droplet.status = "off".to_owned());
     }
     fn start(&self, name: &str) {
         self.0
-            .change_droplet(name, |it| it.status = "active".to_owned());
+            .change_droplet(name, |droplet| droplet.status = "active".to_owned());
     }
     fn terminate(&self, name: &str) {
         self.0.delete_droplet(name);
     }
     fn machines(&self) -> Vec<Machine> {
-        let machine = |it: Droplet| Machine {
-            provider_id: id_of(&it),
-            is_stopped: it.status == "off",
-            name: it.name,
+        let machine = |droplet: Droplet| Machine {
+            provider_id: id_of(&droplet),
+            is_stopped: droplet.status == "off",
+            name: droplet.name,
         };
         self.0.droplets().into_iter().map(machine).collect()
     }
@@ -195,7 +195,9 @@ impl CloudProfile for DigitalOceanCloud {
         for object in &mut objects {
             for key in ["forwarding_rules", "droplet_ids", "tags"] {
                 if let Some(list) = object[key].as_array_mut() {
-                    list.sort_by_cached_key(|it| (it["entry_port"].as_u64(), it.to_string()));
+                    list.sort_by_cached_key(|object| {
+                        (object["entry_port"].as_u64(), object.to_string())
+                    });
                 }
             }
         }
@@ -227,8 +229,8 @@ impl CloudProfile for DigitalOceanCloud {
         for shown in self.0.load_balancers() {
             let name = shown["name"].as_str().unwrap_or_default();
             for key in ["id", "ip", "ipv6"] {
-                let value = shown[key].as_str().filter(|it| !it.is_empty());
-                aliases.extend(value.map(|it| (it.to_owned(), format!("<{key} of {name}>"))));
+                let value = shown[key].as_str().filter(|key| !key.is_empty());
+                aliases.extend(value.map(|text| (text.to_owned(), format!("<{key} of {name}>"))));
             }
         }
         aliases
@@ -242,7 +244,7 @@ impl CloudProfile for DigitalOceanCloud {
         self.0
             .objects()
             .into_iter()
-            .filter(|it| it["name"] == THEIRS)
+            .filter(|object| object["name"] == THEIRS)
             .collect()
     }
 
@@ -294,10 +296,12 @@ impl CloudProfile for DigitalOceanCloud {
 
     fn tamper(&self) -> bool {
         let all = self.0.load_balancers();
-        all.iter().all(|it| {
-            let name = it["name"].as_str().unwrap_or_default();
+        all.iter().all(|object| {
+            let name = object["name"].as_str().unwrap_or_default();
             self.0
-                .change_load_balancer(name, |it| it["forwarding_rules"] = Value::Array(Vec::new()))
+                .change_load_balancer(name, |load_balancer| {
+                    load_balancer["forwarding_rules"] = Value::Array(Vec::new())
+                })
                 .is_some()
         })
     }

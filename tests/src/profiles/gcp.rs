@@ -93,14 +93,14 @@ impl GcpCloud {
         let name = format!("k8s-fw-{}", text(&rule["name"]));
         let firewall = cloud
             .all("firewalls")
-            .find(|it| it["name"] == name.as_str())
+            .find(|object| object["name"] == name.as_str())
             .cloned()
             .unwrap_or_default();
         let protocol = text(&rule["IPProtocol"]);
         let mut ports = BTreeSet::new();
         for range in list(&firewall["allowed"][0]["ports"]).map(text) {
             let (first, last) = range.split_once('-').unwrap_or((&range, &range));
-            let bounds: [u16; 2] = [first, last].map(|it| it.parse().unwrap_or_default());
+            let bounds: [u16; 2] = [first, last].map(|text| text.parse().unwrap_or_default());
             ports.extend((bounds[0]..=bounds[1]).map(|port| (port, protocol.clone(), 0)));
         }
         let pool = if rule["target"].is_string() {
@@ -109,7 +109,7 @@ impl GcpCloud {
             Self::at(cloud, &rule["backendService"])
         };
         let groups: Vec<Value> = list(&pool["backends"])
-            .map(|it| Self::at(cloud, &it["group"]))
+            .map(|backends| Self::at(cloud, &backends["group"]))
             .collect();
         let members = groups.iter().flat_map(|group| list(&group["members"]));
         LoadBalancerFacts {
@@ -189,21 +189,21 @@ impl CloudProfile for GcpCloud {
     fn stop(&self, name: &str) {
         self.fake
             .lock()
-            .change_instance(name, |it| it["status"] = "TERMINATED".into());
+            .change_instance(name, |instance| instance["status"] = "TERMINATED".into());
     }
     fn start(&self, name: &str) {
         self.fake
             .lock()
-            .change_instance(name, |it| it["status"] = "RUNNING".into());
+            .change_instance(name, |instance| instance["status"] = "RUNNING".into());
     }
     fn terminate(&self, name: &str) {
         self.fake.lock().remove_instance(name);
     }
     fn machines(&self) -> Vec<Machine> {
-        let machine = |it: &Value| Machine {
-            name: text(&it["name"]),
-            provider_id: provider_id(&text(&it["selfLink"])),
-            is_stopped: it["status"] == "TERMINATED",
+        let machine = |object: &Value| Machine {
+            name: text(&object["name"]),
+            provider_id: provider_id(&text(&object["selfLink"])),
+            is_stopped: object["status"] == "TERMINATED",
         };
         self.fake.lock().all("instances").map(machine).collect()
     }
@@ -229,7 +229,7 @@ impl CloudProfile for GcpCloud {
         };
         let names = cloud
             .all("firewalls")
-            .filter_map(|it| it["name"].as_str()?.strip_prefix("k8s-fw-"));
+            .filter_map(|object| object["name"].as_str()?.strip_prefix("k8s-fw-"));
         for name in names.filter(|name| !has_rule(name)) {
             let (ports, targets) = (BTreeSet::new(), BTreeSet::new());
             all.push(LoadBalancerFacts {
@@ -243,10 +243,10 @@ impl CloudProfile for GcpCloud {
     }
     fn routes(&self) -> Vec<RouteFacts> {
         let cloud = self.fake.lock();
-        let route = |it: &Value| RouteFacts {
-            destination: text(&it["destRange"]),
-            target: provider_id(&text(&it["nextHopInstance"])),
-            is_ours: it["description"] == "k8s-node-route",
+        let route = |object: &Value| RouteFacts {
+            destination: text(&object["destRange"]),
+            target: provider_id(&text(&object["nextHopInstance"])),
+            is_ours: object["description"] == "k8s-node-route",
         };
         cloud.all("routes").map(route).collect()
     }
@@ -261,17 +261,19 @@ impl CloudProfile for GcpCloud {
                 "/zones/us-central1-b",
             ]
             .iter()
-            .any(|it| path.contains(it) && !path.contains("/instanceGroups/"))
+            .any(|zones_us_central1_b| {
+                path.contains(zones_us_central1_b) && !path.contains("/instanceGroups/")
+            })
         };
         let all = cloud
             .objects
             .iter()
             .filter(|(path, _)| is_made(path))
-            .map(|(_, it)| it.clone());
+            .map(|(_, object)| object.clone());
         let mut all: Vec<Value> = all.collect();
         for object in &mut all {
             for key in ["id", "fingerprint", "labelFingerprint"] {
-                object.as_object_mut().map(|it| it.remove(key));
+                object.as_object_mut().map(|object| object.remove(key));
             }
             for key in ["instances", "members", "backends"] {
                 object[key]
@@ -306,7 +308,7 @@ impl CloudProfile for GcpCloud {
         {
             if let Some(id) = text(&it["name"])
                 .strip_prefix("k8s-")
-                .and_then(|it| it.strip_suffix("-node"))
+                .and_then(|text| text.strip_suffix("-node"))
             {
                 aliases.push((id.to_owned(), "<cluster>".to_owned()));
             }
@@ -335,7 +337,7 @@ impl CloudProfile for GcpCloud {
     fn things_of_others(&self) -> Vec<Value> {
         self.objects()
             .into_iter()
-            .filter(|it| it["name"] == THEIRS)
+            .filter(|object| object["name"] == THEIRS)
             .collect()
     }
 
@@ -366,7 +368,7 @@ impl CloudProfile for GcpCloud {
         self.fake
             .lock()
             .objects
-            .retain(|path, it| is_kept(path) || it["name"] == THEIRS);
+            .retain(|path, object| is_kept(path) || object["name"] == THEIRS);
         true
     }
 

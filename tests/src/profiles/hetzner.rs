@@ -93,8 +93,11 @@ impl HetznerCloud {
 
     fn change_all(&self, change: impl Fn(&mut Balancer)) -> bool {
         let all = self.fake.load_balancers();
-        all.iter()
-            .all(|it| self.fake.change_load_balancer(&it.name, &change).is_some())
+        all.iter().all(|load_balancer| {
+            self.fake
+                .change_load_balancer(&load_balancer.name, &change)
+                .is_some()
+        })
     }
 
     fn machine(server: Server) -> Machine {
@@ -115,7 +118,13 @@ fn facts(balancer: &Balancer) -> LoadBalancerFacts {
         Target::Server { id, .. } => id_of(*id),
         other => format!("{other:?}"),
     };
-    let port = |it: &hetzner_fake::Service| (it.listen_port, "TCP".to_owned(), it.destination_port);
+    let port = |service: &hetzner_fake::Service| {
+        (
+            service.listen_port,
+            "TCP".to_owned(),
+            service.destination_port,
+        )
+    };
     LoadBalancerFacts {
         service_uid: balancer.labels.get(SERVICE_UID).cloned(),
         address: Some(balancer.ipv4.ip.to_string()),
@@ -128,7 +137,7 @@ fn facts(balancer: &Balancer) -> LoadBalancerFacts {
 fn sort(list: Option<&mut Value>) {
     if let Some(list) = list.and_then(Value::as_array_mut) {
         // Node ports differ from run to run, ports do not.
-        list.sort_by_cached_key(|it| (it["listen_port"].as_u64(), it.to_string()));
+        list.sort_by_cached_key(|object| (object["listen_port"].as_u64(), object.to_string()));
     }
 }
 
@@ -217,12 +226,15 @@ impl CloudProfile for HetznerCloud {
     fn routes(&self) -> Vec<RouteFacts> {
         let servers = self.fake.servers().into_iter();
         let by_address: BTreeMap<String, String> = servers
-            .filter_map(|it| Some((it.ip_in(self.network)?.to_string(), id_of(it.id))))
+            .filter_map(|server| Some((server.ip_in(self.network)?.to_string(), id_of(server.id))))
             .collect();
-        let facts = |it: hetzner_fake::Route| RouteFacts {
-            is_ours: it.destination.starts_with(POD_RANGE),
-            target: by_address.get(&it.gateway).cloned().unwrap_or(it.gateway),
-            destination: it.destination,
+        let facts = |route: hetzner_fake::Route| RouteFacts {
+            is_ours: route.destination.starts_with(POD_RANGE),
+            target: by_address
+                .get(&route.gateway)
+                .cloned()
+                .unwrap_or(route.gateway),
+            destination: route.destination,
         };
         self.fake
             .routes(self.network)
@@ -277,14 +289,15 @@ impl CloudProfile for HetznerCloud {
         let gateway = self
             .fake
             .server("worker-1")
-            .and_then(|it| it.ip_in(self.network));
+            .and_then(|server| server.ip_in(self.network));
         let gateway = gateway.expect("worker-1 in the network").to_string();
         let route = |range: &str| Route {
             destination: range.to_owned(),
             gateway: gateway.clone(),
         };
-        self.fake
-            .change_network(self.network, |it| it.routes.extend(THEIR_RANGES.map(route)));
+        self.fake.change_network(self.network, |network| {
+            network.routes.extend(THEIR_RANGES.map(route))
+        });
         self.fake.add_load_balancer(THEIRS);
     }
 
@@ -293,18 +306,18 @@ impl CloudProfile for HetznerCloud {
             .fake
             .routes(self.network)
             .into_iter()
-            .map(|it| json!({"route": it}));
-        let routes = routes.filter(|it| {
+            .map(|route| json!({"route": route}));
+        let routes = routes.filter(|route| {
             THEIR_RANGES
                 .iter()
-                .any(|range| it["route"]["destination"] == *range)
+                .any(|range| route["route"]["destination"] == *range)
         });
         routes
             .chain(
                 self.fake
                     .objects()
                     .into_iter()
-                    .filter(|it| it["name"] == THEIRS),
+                    .filter(|object| object["name"] == THEIRS),
             )
             .collect()
     }
@@ -332,16 +345,16 @@ impl CloudProfile for HetznerCloud {
         ))
     }
     fn protect(&self, is_protected: bool) -> bool {
-        self.change_all(|it| it.is_protected = is_protected)
+        self.change_all(|load_balancer| load_balancer.is_protected = is_protected)
     }
     fn tamper(&self) -> bool {
-        self.change_all(|it| it.services.clear())
+        self.change_all(|load_balancer| load_balancer.services.clear())
     }
     fn remove_load_balancers(&self) -> bool {
         self.fake
             .load_balancers()
             .iter()
-            .all(|it| self.fake.remove_load_balancer(&it.name))
+            .all(|load_balancer| self.fake.remove_load_balancer(&load_balancer.name))
     }
     fn add_namesake(&self, service: &Service) -> Option<Namesake> {
         self.fake
@@ -357,7 +370,7 @@ impl CloudProfile for HetznerCloud {
             ..Options::default()
         });
         self.fake
-            .change_type("lb11", |it| it.max_targets = machines);
+            .change_type("lb11", |balancer_type| balancer_type.max_targets = machines);
     }
     fn cost(&self) -> Cost {
         const NODES: usize = 240;

@@ -104,7 +104,7 @@ impl OpenStackCloud {
         self.fake
             .servers()
             .into_iter()
-            .map(|it| (it.ip, id_of(&it.id)))
+            .map(|server| (server.ip, id_of(&server.id)))
             .collect()
     }
 
@@ -121,8 +121,11 @@ impl OpenStackCloud {
             .map(str::to_owned);
         let on_port = floating
             .iter()
-            .find(|it| it["port_id"] == balancer["vip_port_id"]);
-        let address = on_port.map_or(&balancer["vip_address"], |it| &it["floating_ip_address"]);
+            .find(|object| object["port_id"] == balancer["vip_port_id"]);
+        let address = on_port.map_or(
+            &balancer["vip_address"],
+            |on_port| &on_port["floating_ip_address"],
+        );
         let mut facts = LoadBalancerFacts {
             service_uid: uid,
             address: address.as_str().map(str::to_owned),
@@ -132,10 +135,10 @@ impl OpenStackCloud {
         let mut sets = BTreeSet::new();
         for listener in list(&balancer["listeners"]) {
             let pool = list(&balancer["pools"])
-                .find(|it| it["id"] == listener["default_pool_id"])
+                .find(|pool| pool["id"] == listener["default_pool_id"])
                 .unwrap_or(&Value::Null);
             let node_ports: BTreeSet<u16> = list(&pool["members"])
-                .map(|it| number(&it["protocol_port"]))
+                .map(|members| number(&members["protocol_port"]))
                 .collect();
             let protocol = listener["protocol"].as_str().unwrap_or_default().to_owned();
             for node_port in node_ports {
@@ -169,8 +172,8 @@ impl OpenStackCloud {
         let name = |id: &Value| {
             groups
                 .iter()
-                .find(|it| it["id"] == *id)
-                .map_or(Value::Null, |it| it["name"].clone())
+                .find(|group| group["id"] == *id)
+                .map_or(Value::Null, |group| group["name"].clone())
         };
         let carried = list(&port["security_groups"])
             .map(|id| json!({"port of": server.name, "carries": name(id)}));
@@ -178,7 +181,7 @@ impl OpenStackCloud {
         carried
             .chain(
                 let_through
-                    .map(|it| json!({"port of": server.name, "lets through": it["ip_address"]})),
+                    .map(|let_through| json!({"port of": server.name, "lets through": let_through["ip_address"]})),
             )
             .collect()
     }
@@ -191,7 +194,7 @@ fn id_of(server: &str) -> String {
 /// Removes fields that differ between runs and are irrelevant: IDs, times, order, and states of Octavia's workers.
 fn comparable(balancer: &mut Value) {
     let pools: BTreeMap<String, Value> = list(&balancer["pools"])
-        .map(|it| (it["id"].to_string(), it["name"].clone()))
+        .map(|pools| (pools["id"].to_string(), pools["name"].clone()))
         .collect();
     for listener in balancer["listeners"].as_array_mut().into_iter().flatten() {
         let pool = pools.get(&listener["default_pool_id"].to_string()).cloned();
@@ -200,9 +203,9 @@ fn comparable(balancer: &mut Value) {
     strip(balancer);
     let sort = |list: Option<&mut Value>, keys: &[&str]| {
         if let Some(list) = list.and_then(Value::as_array_mut) {
-            list.sort_by_cached_key(|it| {
+            list.sort_by_cached_key(|object| {
                 keys.iter()
-                    .map(|key| it[*key].to_string())
+                    .map(|key| object[*key].to_string())
                     .collect::<Vec<_>>()
             });
         }
@@ -281,7 +284,8 @@ impl CloudProfile for OpenStackCloud {
         Arc::new(OpenStack::over(config, services, &setup))
     }
     fn program(&self, url: &str) -> ProgramSettings {
-        self.fake.set_options(|it| url.clone_into(&mut it.endpoint));
+        self.fake
+            .set_options(|options| url.clone_into(&mut options.endpoint));
         ProgramSettings {
             cloud_config: Some(self.cloud_conf(url)),
             ..ProgramSettings::default()
@@ -301,10 +305,10 @@ impl CloudProfile for OpenStackCloud {
         self.fake.terminate(name);
     }
     fn machines(&self) -> Vec<Machine> {
-        let machine = |it: Server| Machine {
-            provider_id: id_of(&it.id),
-            is_stopped: it.status == "SHUTOFF",
-            name: it.name,
+        let machine = |server: Server| Machine {
+            provider_id: id_of(&server.id),
+            is_stopped: server.status == "SHUTOFF",
+            name: server.name,
         };
         self.fake.servers().into_iter().map(machine).collect()
     }
@@ -321,14 +325,14 @@ impl CloudProfile for OpenStackCloud {
         self.fake
             .load_balancers()
             .iter()
-            .map(|it| self.facts(it, &servers, &floating))
+            .map(|load_balancer| self.facts(load_balancer, &servers, &floating))
             .collect()
     }
 
     fn routes(&self) -> Vec<RouteFacts> {
         let servers = self.servers_by_ip();
-        let facts = |it: &Value| {
-            let text = |key: &str| it[key].as_str().unwrap_or_default().to_owned();
+        let facts = |object: &Value| {
+            let text = |key: &str| object[key].as_str().unwrap_or_default().to_owned();
             let (destination, hop) = (text("destination"), text("nexthop"));
             let target = servers.get(&hop).cloned().unwrap_or(hop);
             RouteFacts {
@@ -344,7 +348,7 @@ impl CloudProfile for OpenStackCloud {
         let groups = self.fake.security_groups();
         let mut objects: Vec<Value> = self.fake.load_balancers();
         objects.iter_mut().for_each(comparable);
-        objects.extend(self.fake.floating_ips().into_iter().map(|it| {
+        objects.extend(self.fake.floating_ips().into_iter().map(|floating_ip| {
             let keys = [
                 "description",
                 "floating_ip_address",
@@ -352,7 +356,7 @@ impl CloudProfile for OpenStackCloud {
                 "port_id",
                 "status",
             ];
-            json!({"floating IP": keys.map(|key| &it[key])})
+            json!({"floating IP": keys.map(|key| &floating_ip[key])})
         }));
         for group in &groups {
             objects.push(
@@ -375,13 +379,13 @@ impl CloudProfile for OpenStackCloud {
             self.fake
                 .servers()
                 .iter()
-                .flat_map(|it| self.port(it, &groups)),
+                .flat_map(|server| self.port(server, &groups)),
         );
         objects.extend(
             self.fake
                 .routes(&self.router)
                 .into_iter()
-                .map(|it| json!({"route": it})),
+                .map(|route| json!({"route": route})),
         );
         objects
     }
@@ -409,10 +413,10 @@ impl CloudProfile for OpenStackCloud {
             }
             let on_port = floating
                 .iter()
-                .filter(|it| it["port_id"] == balancer["vip_port_id"]);
-            aliases.extend(on_port.filter_map(|it| {
+                .filter(|object| object["port_id"] == balancer["vip_port_id"]);
+            aliases.extend(on_port.filter_map(|on_port| {
                 Some((
-                    it["floating_ip_address"].as_str()?.to_owned(),
+                    on_port["floating_ip_address"].as_str()?.to_owned(),
                     format!("<floating IP of {name}>"),
                 ))
             }));
@@ -425,14 +429,14 @@ impl CloudProfile for OpenStackCloud {
         let port = |name: &str| self.fake.server(name).expect("a server of that name");
         let hop = port("worker-1").ip;
         let routes = THEIR_RANGES.map(|range| json!({"destination": range, "nexthop": hop}));
-        self.fake.change_router(&self.router, |it| {
-            it.insert("routes".to_owned(), json!(routes))
+        self.fake.change_router(&self.router, |router| {
+            router.insert("routes".to_owned(), json!(routes))
         });
         let group = self.fake.add_security_group(THEIRS);
-        self.fake.change_port(&port("worker-2").port, |it| {
-            it.insert("security_groups".to_owned(), json!([group]));
+        self.fake.change_port(&port("worker-2").port, |port| {
+            port.insert("security_groups".to_owned(), json!([group]));
             let pair = json!({"ip_address": THEIR_ADDRESS, "mac_address": "fa:16:3e:00:00:07"});
-            it.insert("allowed_address_pairs".to_owned(), json!([pair]));
+            port.insert("allowed_address_pairs".to_owned(), json!([pair]));
         });
         self.fake.add_load_balancer(
             &json!({"name": THEIRS, "vip_subnet_id": self.network.subnet,
@@ -443,24 +447,26 @@ impl CloudProfile for OpenStackCloud {
 
     fn things_of_others(&self) -> Vec<Value> {
         let named = |all: Vec<Value>, key: &'static str| {
-            all.into_iter().filter(move |it| it[key] == THEIRS)
+            all.into_iter().filter(move |object| object[key] == THEIRS)
         };
         let groups: Vec<Value> = named(self.fake.security_groups(), "name").collect();
         let mut theirs: Vec<Value> = named(self.fake.floating_ips(), "description").collect();
         theirs.extend(self.fake.load_balancer(THEIRS));
         let routes = self.fake.routes(&self.router).into_iter();
-        theirs.extend(
-            routes.filter(|it| THEIR_RANGES.iter().any(|range| it["destination"] == *range)),
-        );
+        theirs.extend(routes.filter(|route| {
+            THEIR_RANGES
+                .iter()
+                .any(|range| route["destination"] == *range)
+        }));
         for port in self.fake.ports() {
-            let pairs =
-                list(&port["allowed_address_pairs"]).filter(|it| it["ip_address"] == THEIR_ADDRESS);
+            let pairs = list(&port["allowed_address_pairs"])
+                .filter(|allowed_address_pair| allowed_address_pair["ip_address"] == THEIR_ADDRESS);
             let carried = list(&port["security_groups"])
-                .filter(|id| groups.iter().any(|it| it["id"] == **id));
+                .filter(|id| groups.iter().any(|group| group["id"] == **id));
             theirs.extend(
                 pairs
                     .chain(carried)
-                    .map(|it| json!({"port": port["id"], "has": it})),
+                    .map(|pairs| json!({"port": port["id"], "has": pairs})),
             );
         }
         theirs.extend(groups);
@@ -482,9 +488,9 @@ impl CloudProfile for OpenStackCloud {
         ))
     }
     fn remove_load_balancers(&self) -> bool {
-        self.fake.load_balancers().iter().all(|it| {
+        self.fake.load_balancers().iter().all(|load_balancer| {
             self.fake
-                .remove_load_balancer(it["id"].as_str().unwrap_or_default())
+                .remove_load_balancer(load_balancer["id"].as_str().unwrap_or_default())
         })
     }
     fn add_namesake(&self, service: &Service) -> Option<Namesake> {
@@ -504,7 +510,7 @@ impl CloudProfile for OpenStackCloud {
 
     fn prepare(&mut self, _machines: usize) {
         self.be_plain();
-        self.fake.set_options(|it| it.page_size = PAGE);
+        self.fake.set_options(|options| options.page_size = PAGE);
     }
     fn cost(&self) -> Cost {
         const NODES: usize = 1000;

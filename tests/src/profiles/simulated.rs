@@ -49,7 +49,13 @@ fn facts(balancer: &LoadBalancer) -> LoadBalancerFacts {
             .spec
             .listeners
             .iter()
-            .map(|it| (it.port, it.protocol.clone(), it.target_port))
+            .map(|listener| {
+                (
+                    listener.port,
+                    listener.protocol.clone(),
+                    listener.target_port,
+                )
+            })
             .collect(),
         targets: balancer
             .spec
@@ -123,10 +129,10 @@ impl CloudProfile for SimulatedCloud {
         self.0.terminate(name);
     }
     fn machines(&self) -> Vec<Machine> {
-        let machine = |it: cloud::Machine| Machine {
-            provider_id: format!("simulated://{}", it.id),
-            is_stopped: it.state == MachineState::Stopped,
-            name: it.name,
+        let machine = |machine: cloud::Machine| Machine {
+            provider_id: format!("simulated://{}", machine.id),
+            is_stopped: machine.state == MachineState::Stopped,
+            name: machine.name,
         };
         self.0.machines().into_iter().map(machine).collect()
     }
@@ -150,10 +156,10 @@ impl CloudProfile for SimulatedCloud {
         self.0.load_balancers().iter().map(facts).collect()
     }
     fn routes(&self) -> Vec<RouteFacts> {
-        let facts = |it: CloudRoute| RouteFacts {
-            destination: it.route.destination,
-            target: format!("simulated://{}", it.route.machine),
-            is_ours: it.route.labels.contains_key("ccm-rs/cluster"),
+        let facts = |route: CloudRoute| RouteFacts {
+            destination: route.route.destination,
+            target: format!("simulated://{}", route.route.machine),
+            is_ours: route.route.labels.contains_key("ccm-rs/cluster"),
         };
         self.0.routes().into_iter().map(facts).collect()
     }
@@ -162,8 +168,12 @@ impl CloudProfile for SimulatedCloud {
             .0
             .load_balancers()
             .into_iter()
-            .map(|it| json!({"load balancer": it}));
-        let routes = self.0.routes().into_iter().map(|it| json!({"route": it}));
+            .map(|load_balancer| json!({"load balancer": load_balancer}));
+        let routes = self
+            .0
+            .routes()
+            .into_iter()
+            .map(|route| json!({"route": route}));
         balancers.chain(routes).collect()
     }
     fn aliases(&self) -> Vec<(String, String)> {
@@ -215,15 +225,15 @@ impl CloudProfile for SimulatedCloud {
             .0
             .load_balancers()
             .into_iter()
-            .filter(|it| it.spec.name == THEIRS);
+            .filter(|load_balancer| load_balancer.spec.name == THEIRS);
         let routes = self
             .0
             .routes()
             .into_iter()
-            .filter(|it| THEIR_RANGES.contains(&&*it.route.destination));
+            .filter(|route| THEIR_RANGES.contains(&&*route.route.destination));
         balancers
-            .map(|it| json!(it.spec))
-            .chain(routes.map(|it| json!(it.route)))
+            .map(|load_balancer| json!(load_balancer.spec))
+            .chain(routes.map(|route| json!(route.route)))
             .collect()
     }
 
@@ -231,7 +241,7 @@ impl CloudProfile for SimulatedCloud {
         None
     }
     fn fail(&self, fault: Fault) {
-        let refused = |it: &Refused| it.status.unwrap_or(500);
+        let refused = |entry: &Refused| entry.status.unwrap_or(500);
         let simulated = match fault.kind {
             FaultKind::Refused(refusal) => cloud::Fault::status(refused(&refusal)),
             FaultKind::Status(status) => cloud::Fault::status(status),
@@ -273,26 +283,27 @@ impl CloudProfile for SimulatedCloud {
         Some(Fault::status("POST /v1/load-balancers", 403))
     }
     fn protect(&self, is_protected: bool) -> bool {
-        self.0
-            .load_balancers()
-            .iter()
-            .all(|it| self.0.protect_load_balancer(&it.id, is_protected))
+        self.0.load_balancers().iter().all(|load_balancer| {
+            self.0
+                .protect_load_balancer(&load_balancer.id, is_protected)
+        })
     }
     fn tamper(&self) -> bool {
         let change = || LoadBalancerChange {
             listeners: Some([].into()),
             ..LoadBalancerChange::default()
         };
-        self.0
-            .load_balancers()
-            .iter()
-            .all(|it| self.0.edit_load_balancer(&it.id, change()).is_some())
+        self.0.load_balancers().iter().all(|load_balancer| {
+            self.0
+                .edit_load_balancer(&load_balancer.id, change())
+                .is_some()
+        })
     }
     fn remove_load_balancers(&self) -> bool {
         self.0
             .load_balancers()
             .iter()
-            .all(|it| self.0.remove_load_balancer(&it.id))
+            .all(|load_balancer| self.0.remove_load_balancer(&load_balancer.id))
     }
     fn add_namesake(&self, service: &Service) -> Option<Namesake> {
         let spec = LoadBalancerSpec {

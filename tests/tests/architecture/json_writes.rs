@@ -26,7 +26,8 @@ fn sources(directory: &Path, all: &mut Vec<PathBuf>) {
         );
         if path.is_dir() && name != "tests" {
             sources(&path, all);
-        } else if path.extension().is_some_and(|it| it == "rs") && name != "tests.rs" {
+        } else if path.extension().is_some_and(|extension| extension == "rs") && name != "tests.rs"
+        {
             all.push(path);
         }
     }
@@ -52,9 +53,9 @@ fn writes(source: &str) -> Vec<&str> {
         .filter(|(_, line)| !line.trim_start().starts_with("//"))
     {
         let mut of_line = write.captures_iter(line);
-        let is_foreign = of_line.any(|it| {
-            let is_write = it.name("borrow").is_some() || it.name("end").is_some();
-            let name = regex_lite::escape(&it["name"]);
+        let is_foreign = of_line.any(|captures| {
+            let is_write = captures.name("borrow").is_some() || captures.name("end").is_some();
+            let name = regex_lite::escape(&captures["name"]);
             let made = format!(r"let (mut )?\(?.*\b{name}\b.*= ?(serde_json::)?(json!|Value::Object)|let mut {name}(: \w+)? =.*\.nested\(\);");
             let made = Regex::new(&made).unwrap();
             let is_made = || {
@@ -62,7 +63,7 @@ fn writes(source: &str) -> Vec<&str> {
                 let start = before.clone().position(|line| begins.is_match(line)).unwrap_or(at);
                 before.take(start + 1).any(|line| made.is_match(line))
             };
-            is_write && (is_key.is_match(&it["index"]) || is_json.is_match(line)) && !is_made()
+            is_write && (is_key.is_match(&captures["index"]) || is_json.is_match(line)) && !is_made()
         });
         if is_foreign {
             found.push(line.trim());

@@ -437,6 +437,6 @@ pub(crate) fn ingress(service: &Service) -> Vec<String> {
         .into_iter()
         .flatten();
     ingress
-        .filter_map(|it| it.hostname.clone().or_else(|| it.ip.clone()))
+        .filter_map(|ingress| ingress.hostname.clone().or_else(|| ingress.ip.clone()))
         .collect()
 }

@@ -76,6 +76,11 @@ pub(crate) fn condition(pod: &Pod, kind: &str) -> (String, String) {
         .into_iter()
         .find(|condition| condition.type_ == kind);
     found
-        .map(|it| (it.status.clone(), it.message.clone().unwrap_or_default()))
+        .map(|entry| {
+            (
+                entry.status.clone(),
+                entry.message.clone().unwrap_or_default(),
+            )
+        })
         .unwrap_or_default()
 }

@@ -119,7 +119,7 @@ pub(crate) async fn image_of_hetzners_manifest_is_changed_to_ours_and_back_witho
                 ensure!(!shown.is_empty(), "the Service shows no address");
                 let balancers = target.balancers_of(&uid);
                 ensure!(
-                    balancers.iter().any(|it| !it.targets.is_empty()),
+                    balancers.iter().any(|facts| !facts.targets.is_empty()),
                     "the load balancers are {balancers:?}"
                 );
                 ensure!(!target.cloud.routes().is_empty(), "there is no route");

@@ -127,7 +127,7 @@ async fn update(
             let balancers = target.balancers_of(uid);
             let has_all = balancers
                 .iter()
-                .all(|it| !it.ports.is_empty() && !it.targets.is_empty());
+                .all(|facts| !facts.ports.is_empty() && !facts.targets.is_empty());
             ensure!(
                 balancers.len() == 1 && has_all,
                 "the load balancers of a Service are {balancers:?}"

@@ -67,12 +67,15 @@ fn first_page_is_taken_for_whole(api: Router) -> Router {
         let query = head.uri.query().unwrap_or_default().to_owned();
         let name = query
             .split('&')
-            .find_map(|it| it.strip_prefix("name="))
+            .find_map(|part| part.strip_prefix("name="))
             .map(str::to_owned);
         head.uri = Uri::from_static(PATH);
         let (status, mut page) = send(&next, &head, Body::empty()).await;
         if let Some(items) = page["load_balancers"].as_array_mut() {
-            items.retain(|it| name.as_ref().is_none_or(|name| it["name"] == name.as_str()));
+            items.retain(|object| {
+                name.as_ref()
+                    .is_none_or(|name| object["name"] == name.as_str())
+            });
             (page["total"], page["next_page"]) = (json!(items.len()), Value::Null);
         }
         answer(status, &page)

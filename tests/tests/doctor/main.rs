@@ -67,16 +67,16 @@ async fn of(world: &World, check: &str) -> Vec<String> {
         .iter()
         .filter(|finding| finding.check == check);
     let said: Vec<_> = found
-        .map(|it| {
-            let mark = match it.severity {
+        .map(|finding| {
+            let mark = match finding.severity {
                 Severity::Ok => "ok",
                 Severity::Warning => "warn",
                 Severity::Failure => "FAIL",
             };
             format!(
                 "{mark} {}; {}",
-                it.text,
-                it.remedy.as_deref().unwrap_or_default()
+                finding.text,
+                finding.remedy.as_deref().unwrap_or_default()
             )
         })
         .collect();
@@ -446,7 +446,7 @@ async fn cloud_that_hangs_is_told_at_once_and_once() {
         .await;
     let at = |check: &str| {
         told.iter()
-            .find(|(it, _)| it == check)
+            .find(|(text, _)| text == check)
             .map(|(_, at)| at.as_secs())
     };
     // The requests of the start and of the provider's checks share a connection.
@@ -526,7 +526,7 @@ async fn nothing_is_changed_whatever_is_found() {
         .requests()
         .writes()
         .into_iter()
-        .filter(|it| !reviews(&it.path))
+        .filter(|request| !reviews(&request.path))
         .collect();
     assert!(writes.is_empty(), "{writes:?}");
     assert!(

@@ -109,8 +109,11 @@ impl Candidate {
     }
 
     pub(crate) fn events(&self) -> Vec<String> {
-        let text = |it: &RecordedEvent| {
-            format!("{} {} {} {}", it.regarding, it.type_, it.reason, it.message)
+        let text = |event: &RecordedEvent| {
+            format!(
+                "{} {} {} {}",
+                event.regarding, event.type_, event.reason, event.message
+            )
         };
         self.events.lock().iter().map(text).collect()
     }
@@ -154,7 +157,7 @@ pub(crate) async fn until(what: &str, condition: impl Fn() -> bool) -> Duration 
 /// Requests for leases so far, as `verb status`, of one candidate.
 pub(crate) fn requests(api: &ApiServer, identity: &str) -> Vec<String> {
     let all = api.requests().all().into_iter();
-    let ours = all.filter(|it| it.resource == "leases" && it.user_agent == identity);
-    ours.map(|it| format!("{} {}", it.verb, it.status))
+    let ours = all.filter(|request| request.resource == "leases" && request.user_agent == identity);
+    ours.map(|request| format!("{} {}", request.verb, request.status))
         .collect()
 }

@@ -50,7 +50,7 @@ async fn gap(end: End, may_watch: bool, after: u64) -> Duration {
     sleep(Duration::from_secs(30)).await;
     let open = standbys
         .iter()
-        .filter(|it| it.leadership.fence().is_open())
+        .filter(|candidate| candidate.leadership.fence().is_open())
         .count();
     assert!(open == 1 && ["b", "c"].contains(&holder(&api).as_str()));
     for standby in standbys {
@@ -100,7 +100,7 @@ async fn who_may_not_watch_asks_for_that_hardly_ever() {
     let standby = Candidate::new(&api, "b");
     sleep(Duration::from_secs(300)).await;
     let asked = requests(&api, "b");
-    let count = |verb: &str| asked.iter().filter(|it| it.starts_with(verb)).count();
+    let count = |verb: &str| asked.iter().filter(|text| text.starts_with(verb)).count();
     assert!(
         count("watch") == 1 && (68..=150).contains(&count("get")),
         "{asked:?}"

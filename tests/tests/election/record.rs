@@ -42,10 +42,10 @@ async fn the_first_one_creates_the_lease_and_renews_it_without_reading_it() {
         asked[..4],
         ["get 404", "create 201", "watch 200", "update 200"]
     );
-    let renewals = asked.iter().filter(|it| *it == "update 200").count();
+    let renewals = asked.iter().filter(|text| *text == "update 200").count();
     assert!(
         (28..=30).contains(&renewals)
-            && asked.iter().filter(|it| it.starts_with("get")).count() == 1,
+            && asked.iter().filter(|text| text.starts_with("get")).count() == 1,
         "{asked:?}"
     );
     let now = lease(&api)["spec"].clone();
@@ -84,7 +84,7 @@ async fn a_graceful_stop_gives_the_lease_back_and_keeps_everything_else_in_it() 
         .requests()
         .writes()
         .iter()
-        .rfind(|it| it.user_agent == "a")
+        .rfind(|request| request.user_agent == "a")
         .unwrap()
         .json()
         .unwrap();
@@ -136,7 +136,7 @@ async fn a_lease_is_kept_where_that_is_wanted_and_a_standby_leaves_it_alone() {
     assert!(
         !requests(&api, "b")
             .iter()
-            .any(|it| it.starts_with("update")),
+            .any(|request| request.starts_with("update")),
         "{:?}",
         requests(&api, "b")
     );

@@ -43,7 +43,7 @@ async fn a_candidate_that_may_do_nothing_keeps_trying_for_ever() {
         assert!(!candidate.leadership.fence().is_open() && candidate.leadership.health().is_ok());
         let tried = requests(&api, "a")
             .iter()
-            .filter(|it| it.ends_with("403"))
+            .filter(|request| request.ends_with("403"))
             .count();
         assert!(tried > 800, "{verb}: {tried}");
         assert_eq!(

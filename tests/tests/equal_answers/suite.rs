@@ -261,7 +261,7 @@ fn ask_patiently(arguments: &Arguments, kubeconfig: &str, recorded: &Answers) ->
     let mut outcomes = ask_real(arguments, kubeconfig, 0, |_| true)?;
     for attempt in 1..ATTEMPTS {
         let is_other =
-            |id: &str| outcomes.get(id).and_then(|it| it.as_ref().ok()) != recorded.get(id);
+            |id: &str| outcomes.get(id).and_then(|id| id.as_ref().ok()) != recorded.get(id);
         let others: Vec<String> = outcomes.keys().filter(|id| is_other(id)).cloned().collect();
         if others.is_empty() {
             break;

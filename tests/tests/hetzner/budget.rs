@@ -14,26 +14,26 @@ const NODES: usize = 100;
 fn initialised(harness: &Harness) -> usize {
     let is_initialised = |node: &serde_json::Value| {
         let mut taints = node["spec"]["taints"].as_array().into_iter().flatten();
-        !taints.any(|it| it["key"] == TAINT_UNINITIALIZED)
+        !taints.any(|taint| taint["key"] == TAINT_UNINITIALIZED)
     };
     harness
         .api
         .list("nodes")
         .iter()
-        .filter(|it| is_initialised(it))
+        .filter(|node| is_initialised(node))
         .count()
 }
 
 fn in_a_row(requests: &[Recorded]) -> usize {
     let mut statuses: Vec<_> = requests
         .iter()
-        .filter(|it| it.status != 0)
-        .map(|it| (it.at, it.status))
+        .filter(|request| request.status != 0)
+        .map(|request| (request.at, request.status))
         .collect();
     statuses.sort_by_key(|(at, _)| *at);
     statuses
         .windows(2)
-        .filter(|it| it.iter().all(|(_, status)| *status == 429))
+        .filter(|window| window.iter().all(|(_, status)| *status == 429))
         .count()
 }
 
@@ -85,7 +85,7 @@ async fn nodes_come_first_when_requests_are_scarce_and_no_request_is_refused_twi
             .fake
             .load_balancers()
             .iter()
-            .any(|it| it.targets.len() < 25)
+            .any(|load_balancer| load_balancer.targets.len() < 25)
     {
         assert!(
             begun.elapsed() < ccm_conformance::PATIENCE,
@@ -96,7 +96,10 @@ async fn nodes_come_first_when_requests_are_scarce_and_no_request_is_refused_twi
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     let requests = cloud.fake.requests();
-    let refused = requests.iter().filter(|it| it.status == 429).count();
+    let refused = requests
+        .iter()
+        .filter(|request| request.status == 429)
+        .count();
     let took = begun.elapsed();
     println!(
         "all of it took {took:?} and {} requests, of which {refused} were refused: {:#?}",

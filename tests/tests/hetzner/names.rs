@@ -27,7 +27,7 @@ async fn inv_7_a_name_that_another_service_has_gives_no_right_to_its_load_balanc
     assert!(
         warnings
             .iter()
-            .any(|it| it.contains("thief SyncLoadBalancerFailed")),
+            .any(|warning| warning.contains("thief SyncLoadBalancerFailed")),
         "{warnings:?}"
     );
     harness.user.delete_service("thief").await;

@@ -195,7 +195,7 @@ pub(crate) fn status(case: &Case, balancer: &Balancer) -> Value {
         .then_some([balancer.ipv4.ip, balancer.ipv6.ip])
         .into_iter()
         .flatten();
-    let private = balancer.private_net.iter().map(|it| it.ip.into());
+    let private = balancer.private_net.iter().map(|network| network.ip.into());
     public
         .chain(private)
         .map(|ip: std::net::IpAddr| json!({"ip": ip, "ipMode": case.ip_mode}))

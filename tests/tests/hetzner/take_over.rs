@@ -20,7 +20,7 @@ fn harness() -> (Harness, HetznerCloud) {
 /// cloud-controller-manager ignores.
 fn sorted(mut balancer: Balancer) -> Balancer {
     balancer.labels.retain(|key, _| !key.starts_with("ccm-rs/"));
-    balancer.services.sort_by_key(|it| it.listen_port);
+    balancer.services.sort_by_key(|service| service.listen_port);
     balancer.targets.sort();
     balancer
 }

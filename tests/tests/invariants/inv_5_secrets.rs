@@ -131,7 +131,7 @@ fn rude_provider(
                 let token = request.headers().get(header::AUTHORIZATION).cloned();
                 let token = token
                     .as_ref()
-                    .and_then(|it| it.to_str().ok())
+                    .and_then(|header| header.to_str().ok())
                     .unwrap_or_default()
                     .to_owned();
                 if number % 3 != 0 {

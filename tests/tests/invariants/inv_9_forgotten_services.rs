@@ -46,7 +46,7 @@ async fn inv_9_nodes_of_an_empty_list_stay_targets_for_five_minutes() {
             .cloud
             .load_balancers()
             .iter()
-            .map(|it| it.targets.len())
+            .map(|facts| facts.targets.len())
             .collect::<Vec<_>>()
     };
     let reasons = || harness.event_reasons();

@@ -182,12 +182,15 @@ impl Users {
     /// Waits until the lease is younger than `before`, and of the same tenure.
     async fn is_renewed(&self, before: &Lease) -> Result<()> {
         let tenure = |lease: &Lease| {
-            lease
-                .spec
-                .clone()
-                .map(|it| (it.holder_identity, it.acquire_time, it.lease_transitions))
+            lease.spec.clone().map(|spec| {
+                (
+                    spec.holder_identity,
+                    spec.acquire_time,
+                    spec.lease_transitions,
+                )
+            })
         };
-        let renewal = |lease: &Lease| lease.spec.as_ref().and_then(|it| it.renew_time.clone());
+        let renewal = |lease: &Lease| lease.spec.as_ref().and_then(|spec| spec.renew_time.clone());
         until("the lease is renewed", SOON, async || {
             let now = self.lease().await?;
             ensure!(

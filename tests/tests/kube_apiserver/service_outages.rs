@@ -144,7 +144,7 @@ pub(crate) async fn a_revoked_credential_is_named_on_each_service_until_it_is_go
                 .await?;
             ensure!(has_finalizer(&service), "{name} is not held");
             let said = condition(&service)
-                .map(|it| it.message.to_lowercase())
+                .map(|condition| condition.message.to_lowercase())
                 .unwrap_or_default();
             ensure!(
                 said.contains("token") || said.contains("credential"),
@@ -194,7 +194,7 @@ pub(crate) async fn a_protected_load_balancer_is_named_on_its_service_and_goes_o
             .service_becomes(&names[0], "said to be held by its load balancer", waits)
             .await?;
         let said = condition(&service)
-            .map(|it| (it.reason.clone(), it.message.clone()))
+            .map(|condition| (condition.reason.clone(), condition.message.clone()))
             .unwrap_or_default();
         ensure!(
             said.1.contains("protect"),

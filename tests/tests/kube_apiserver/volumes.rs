@@ -59,7 +59,12 @@ fn affinity(volume: &PersistentVolume) -> Vec<BTreeSet<(String, Vec<String>)>> {
     let read = |expressions: &[k8s_openapi::api::core::v1::NodeSelectorRequirement]| {
         expressions
             .iter()
-            .map(|it| (it.key.clone(), it.values.clone().unwrap_or_default()))
+            .map(|expression| {
+                (
+                    expression.key.clone(),
+                    expression.values.clone().unwrap_or_default(),
+                )
+            })
             .collect()
     };
     expressions.map(read).collect()

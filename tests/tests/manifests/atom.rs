@@ -157,9 +157,9 @@ pub(crate) fn granted(documents: &[Value]) -> Result<ByAccount> {
         );
         let ours = documents
             .iter()
-            .find(|it| it["kind"] == role.0 && it["metadata"]["name"] == role.1);
+            .find(|document| document["kind"] == role.0 && document["metadata"]["name"] == role.1);
         let rules = match ours
-            .map(|it| it["rules"].clone())
+            .map(|object| object["rules"].clone())
             .or_else(|| of_every_cluster(role.0, role.1))
         {
             Some(rules) => rules,
@@ -179,9 +179,9 @@ pub(crate) fn granted(documents: &[Value]) -> Result<ByAccount> {
     }
     for role in documents
         .iter()
-        .filter(|it| it["kind"] == "Role" || it["kind"] == "ClusterRole")
+        .filter(|document| document["kind"] == "Role" || document["kind"] == "ClusterRole")
     {
-        let key = |it: &Value| it.as_str().unwrap_or_default().to_owned();
+        let key = |object: &Value| object.as_str().unwrap_or_default().to_owned();
         let bound = used.contains(&(key(&role["kind"]), key(&role["metadata"]["name"])));
         ensure!(
             bound,

@@ -70,7 +70,7 @@ pub(crate) fn the_image_builds_with_the_pinned_toolchain() -> Result<()> {
     let channel = toolchain
         .lines()
         .find_map(|line| line.trim().strip_prefix("channel = "))
-        .map(|it| it.trim_matches('"'));
+        .map(|text| text.trim_matches('"'));
     let channel = channel.context("rust-toolchain.toml names no channel")?;
     let dockerfile = read("Dockerfile")?;
     let wanted = format!("rust:{channel}-alpine@");

@@ -286,7 +286,7 @@ pub(crate) fn values_files_have_the_effect_that_the_table_says(helm: &Helm) -> R
     ensure!(cases.len() > 40, "{} cases", cases.len());
     let wrong: Vec<_> = cases
         .iter()
-        .filter_map(|case| check(helm, case).err().map(|it| (case, it)))
+        .filter_map(|case| check(helm, case).err().map(|error| (case, error)))
         .collect();
     let wrong: Vec<_> = wrong
         .iter()

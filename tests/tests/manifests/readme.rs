@@ -57,8 +57,7 @@ fn is_below(path: &str, parent: &str) -> bool {
 
 fn default(values: &Value, path: &str, entries: &[Entry]) -> String {
     let value = path.split('.').fold(values, |value, key| &value[key]);
-    let documented =
-        |it: &Entry| matches!(it, Entry::Documented { path: other, .. } if is_below(other, path));
+    let documented = |entry: &Entry| matches!(entry, Entry::Documented { path: other, .. } if is_below(other, path));
     match value {
         Value::Null => "–".to_owned(),
         _ if entries.iter().any(documented) => String::new(),
@@ -91,14 +90,16 @@ fn values_table(text: &str) -> Result<String> {
             }
             Entry::Bare { path } => {
                 // Rows of its children show it, or the row of a parent whose children have none.
-                let below = |it: &Entry, parent: &str| matches!(it, Entry::Documented { path: other, .. } if is_below(other, parent));
-                let shows = |it: &Entry| match it {
+                let below = |entry: &Entry, parent: &str| matches!(entry, Entry::Documented { path: other, .. } if is_below(other, parent));
+                let shows = |entry: &Entry| match entry {
                     Entry::Documented { path: parent, .. } => {
-                        is_below(path, parent) && !entries.iter().any(|it| below(it, parent))
+                        is_below(path, parent) && !entries.iter().any(|entry| below(entry, parent))
                     }
                     _ => false,
                 };
-                let shown = entries.iter().any(|it| below(it, path) || shows(it));
+                let shown = entries
+                    .iter()
+                    .any(|entry| below(entry, path) || shows(entry));
                 ensure!(shown, "values.yaml: {path} has no comment");
             }
         }

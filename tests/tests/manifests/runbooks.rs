@@ -17,8 +17,8 @@ fn alerts(groups: &Value) -> Vec<(String, String)> {
         .as_array()
         .into_iter()
         .flatten()
-        .flat_map(|it| it["rules"].as_array().into_iter().flatten());
-    let text = |it: &Value| it.as_str().unwrap_or_default().to_owned();
+        .flat_map(|group| group["rules"].as_array().into_iter().flatten());
+    let text = |object: &Value| object.as_str().unwrap_or_default().to_owned();
     rules
         .map(|rule| {
             (
@@ -96,7 +96,7 @@ pub(crate) fn the_chart_puts_the_base_of_the_runbooks_into_each_alert(helm: &Hel
         let documents = parse(&helm.rendered(&deploy().join("helm/ccm-rs"), &values)?)?;
         let rule = documents
             .iter()
-            .find(|it| it["kind"] == "PrometheusRule")
+            .find(|document| document["kind"] == "PrometheusRule")
             .context("no PrometheusRule")?;
         let alerts = alerts(&rule["spec"]["groups"]);
         ensure!(alerts.len() > 15, "{} alerts", alerts.len());
@@ -120,7 +120,7 @@ pub(crate) fn the_alerts_name_the_lease_and_the_namespace_of_the_release(
         parse(&helm.rendered_as(("two", "lb"), &deploy().join("helm/ccm-rs"), &values)?)?;
     let rule = documents
         .iter()
-        .find(|it| it["kind"] == "PrometheusRule")
+        .find(|document| document["kind"] == "PrometheusRule")
         .context("no PrometheusRule")?;
     let text = rule["spec"].to_string();
     for part in [

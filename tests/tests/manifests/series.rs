@@ -62,7 +62,10 @@ fn asked(expression: &str) -> Result<Vec<Asked>> {
     let mut found = Vec::new();
     for selection in selector.captures_iter(expression) {
         let (mut name, mut is_pattern) = (
-            selection.get(1).map_or("", |it| it.as_str()).to_owned(),
+            selection
+                .get(1)
+                .map_or("", |matched| matched.as_str())
+                .to_owned(),
             false,
         );
         let mut labels = Vec::new();

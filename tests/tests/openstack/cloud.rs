@@ -146,7 +146,7 @@ impl Cloud {
         let token = answer
             .headers()
             .get("x-subject-token")
-            .and_then(|it| it.to_str().ok())
+            .and_then(|header| header.to_str().ok())
             .map(str::to_owned);
         let body: Value = answer.json().await.unwrap_or_default();
         let token = token.with_context(|| format!("no token for {user}: {status}: {body}"))?;
@@ -156,10 +156,10 @@ impl Cloud {
                 .as_array()
                 .into_iter()
                 .flatten()
-                .find(|it| it["interface"] == "public");
-            let url = public.and_then(|it| it["url"].as_str());
+                .find(|endpoint| endpoint["interface"] == "public");
+            let url = public.and_then(|public| public["url"].as_str());
             let api = APIS.into_iter().find(|api| service["type"] == api.kind());
-            if let (Some(api), Some(url)) = (api.filter(|it| *it != Api::Identity), url) {
+            if let (Some(api), Some(url)) = (api.filter(|api| *api != Api::Identity), url) {
                 origins.insert(api, origin(url));
             }
         }
@@ -239,7 +239,7 @@ impl Cloud {
         let answer = self.call(api, Method::POST, path, Some(&body)).await?;
         Ok(answer
             .as_object()
-            .and_then(|it| it.values().next())
+            .and_then(|answer| answer.values().next())
             .cloned()
             .unwrap_or_default())
     }
@@ -268,7 +268,7 @@ impl Cloud {
                 .with_context(|| format!("GET {path} is no object"))?;
             let (name, items) = answer
                 .iter()
-                .find(|(_, it)| it.is_array())
+                .find(|(_, answer)| answer.is_array())
                 .context("no list in the answer")?;
             let (name, items) = (name.trim_end_matches("_links").to_owned(), items);
             let items = answer.get(&name).unwrap_or(items);
@@ -279,8 +279,8 @@ impl Cloud {
             let next = links
                 .into_iter()
                 .flatten()
-                .find(|it| it["rel"] == "next")
-                .and_then(|it| it["href"].as_str());
+                .find(|link| link["rel"] == "next")
+                .and_then(|link| link["href"].as_str());
             let Some(next) = next else { return Ok(found) };
             let (_, rest) = next
                 .split_once(api.version())

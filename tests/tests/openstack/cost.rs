@@ -18,11 +18,15 @@ fn kinds(requests: &[Passed]) -> String {
     let mut counts = std::collections::BTreeMap::<String, usize>::new();
     for request in requests {
         let path = request.target.split('?').next().unwrap_or_default();
-        let is_id =
-            |it: &str| it.len() >= 32 && it.chars().all(|it| it.is_ascii_hexdigit() || it == '-');
+        let is_id = |text: &str| {
+            text.len() >= 32
+                && text
+                    .chars()
+                    .all(|character| character.is_ascii_hexdigit() || character == '-')
+        };
         let words: Vec<&str> = path
             .split('/')
-            .map(|it| if is_id(it) { "*" } else { it })
+            .map(|part| if is_id(part) { "*" } else { part })
             .collect();
         *counts
             .entry(format!("{} {}", request.method, words.join("/")))
@@ -50,7 +54,7 @@ async fn asked(scene: &Scene, before: usize) -> Vec<Passed> {
 fn changes(requests: &[Passed]) -> Vec<Passed> {
     requests
         .iter()
-        .filter(|it| it.is_mutation())
+        .filter(|request| request.is_mutation())
         .cloned()
         .collect()
 }
@@ -95,7 +99,7 @@ pub(crate) async fn reads_grow_with_pages_and_writes_with_changes(
             let requests = asked(scene, 0).await;
             let reads = requests
                 .iter()
-                .filter(|it| it.target.contains("/servers"))
+                .filter(|request| request.target.contains("/servers"))
                 .count();
             scene.did(&format!(
                 "{} Nodes were initialised: {}",
@@ -116,8 +120,10 @@ pub(crate) async fn reads_grow_with_pages_and_writes_with_changes(
                 .await;
             scene.published("web").await?;
             scene
-                .balanced("web", "all are members", |it| {
-                    it.values().all(|it| it.members.len() == all.len())
+                .balanced("web", "all are members", |balanced| {
+                    balanced
+                        .values()
+                        .all(|listener| listener.members.len() == all.len())
                 })
                 .await?;
             let requests = asked(scene, before).await;
@@ -153,8 +159,10 @@ pub(crate) async fn reads_grow_with_pages_and_writes_with_changes(
             scene.join(&[last.as_str()]).await?;
             for name in ["web", "mail"] {
                 scene
-                    .balanced(name, "the new one is a member", |it| {
-                        it.values().all(|it| it.members.len() == NODES)
+                    .balanced(name, "the new one is a member", |balanced| {
+                        balanced
+                            .values()
+                            .all(|listener| listener.members.len() == NODES)
                     })
                     .await?;
             }

@@ -85,11 +85,15 @@ async fn act(scene: &Scene, act: Act) -> Result<()> {
 /// Returns a request without generated values.
 fn read(request: &Passed) -> String {
     let path = request.target.split('?').next().unwrap_or_default();
-    let is_id =
-        |it: &str| it.len() >= 32 && it.chars().all(|it| it.is_ascii_hexdigit() || it == '-');
+    let is_id = |text: &str| {
+        text.len() >= 32
+            && text
+                .chars()
+                .all(|character| character.is_ascii_hexdigit() || character == '-')
+    };
     let words: Vec<&str> = path
         .split('/')
-        .map(|it| if is_id(it) { "*" } else { it })
+        .map(|part| if is_id(part) { "*" } else { part })
         .collect();
     format!("{:?} {} {}", request.side, request.method, words.join("/"))
 }
@@ -122,7 +126,7 @@ impl Points {
         let (points, thorough) = (self.clone(), std::env::var_os(THOROUGH).is_some());
         let one_of = std::env::var(ONE_LOOK_OF)
             .ok()
-            .and_then(|it| it.parse().ok())
+            .and_then(|var| var.parse().ok())
             .unwrap_or(1)
             .max(1);
         points.reached().looks.clear();
@@ -240,20 +244,19 @@ async fn is_shown(scene: &Scene, act: Act) -> Result<bool> {
     let service = scene.service("web");
     Ok(match act {
         Act::Delete => service.is_err(),
-        Act::Create => {
-            service.is_ok_and(|it| it["status"]["loadBalancer"]["ingress"][0]["ip"].is_string())
-        }
+        Act::Create => service
+            .is_ok_and(|service| service["status"]["loadBalancer"]["ingress"][0]["ip"].is_string()),
         Act::Change => {
             let listeners = scene.listeners("web").await?;
-            let is_changed = |it: &Listener| {
-                it.listener["allowed_cidrs"] == json!(["198.51.100.0/24"])
-                    && it.monitor["delay"] == 9
-                    && it.members.len() == 2
+            let is_changed = |listener: &Listener| {
+                listener.listener["allowed_cidrs"] == json!(["198.51.100.0/24"])
+                    && listener.monitor["delay"] == 9
+                    && listener.members.len() == 2
             };
             let now = scene.snapshot().await?;
             let is_busy = now
                 .all("load balancer")
-                .any(|it| it["provisioning_status"] != "ACTIVE");
+                .any(|object| object["provisioning_status"] != "ACTIVE");
             let ports = rules(&now).into_iter().map(|(port, _)| port);
             listeners.keys().copied().eq([443, 8080])
                 && listeners.values().all(is_changed)
@@ -348,7 +351,7 @@ async fn undisturbed(environment: &Environment) -> Result<BTreeMap<Act, Referenc
             ));
         }
         let mut requests = scene.injector.passed().split_off(before);
-        requests.retain(|it| !it.target.starts_with("/identity"));
+        requests.retain(|request| !request.target.starts_with("/identity"));
         references.insert(
             it,
             Reference {
@@ -443,15 +446,15 @@ fn report(
     let changes = reference
         .requests
         .iter()
-        .filter(|it| it.is_mutation())
+        .filter(|request| request.is_mutation())
         .count();
     let missed: Vec<_> = all
         .iter()
-        .filter(|it| !points.iter().any(|point| point.ends_with(&***it)))
+        .filter(|text| !points.iter().any(|point| point.ends_with(&***text)))
         .collect();
     let met = points
         .iter()
-        .filter(|it| it.contains("change ") && it.contains("after"))
+        .filter(|point| point.contains("change ") && point.contains("after"))
         .count();
     format!(
         "    {act:?}: {} requests undisturbed, {changes} of them changes; {} crash points ({met} of them changes whose \

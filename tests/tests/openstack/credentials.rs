@@ -22,8 +22,10 @@ async fn furnish(scene: &mut Scene) -> Result<()> {
     scene.create_service("web", &[(80, 30080)], json!({})).await;
     scene.published("web").await?;
     scene
-        .balanced("web", "three members", |it| {
-            it.get(&80).is_some_and(|it| it.members().len() == 3)
+        .balanced("web", "three members", |balanced| {
+            balanced
+                .get(&80)
+                .is_some_and(|listener| listener.members().len() == 3)
         })
         .await?;
     scene.user.set_ready("worker-3", false).await;
@@ -78,8 +80,8 @@ async fn has_more_tokens(scene: &Scene, before: usize) -> Result<()> {
 async fn goes_on(scene: &mut Scene, port: u16) -> Result<()> {
     scene.set_ports("web", &[(port, 30080)]).await?;
     scene
-        .balanced("web", "the port is another", |it| {
-            it.keys().copied().eq([u64::from(port)])
+        .balanced("web", "the port is another", |balanced| {
+            balanced.keys().copied().eq([u64::from(port)])
         })
         .await?;
     scene.is_silent().await;
@@ -113,14 +115,14 @@ pub(crate) async fn a_wrong_password_deletes_nothing_and_a_new_one_is_taken_up(
             ensure!(scene.node(name).is_some(), "{name} was deleted");
         }
         scene.program()?.check()?;
-        let asked = scene.injector.passed().iter().filter(|it| it.target.contains("/auth/tokens")).count();
+        let asked = scene.injector.passed().iter().filter(|request| request.target.contains("/auth/tokens")).count();
         ensure!(asked < 60, "Keystone was asked for {asked} tokens");
         scene.did(&format!(
             "the password was changed, the file was not: nothing was deleted; {asked} tokens were asked for"
         ));
         password(scene.project.password()).await?;
         scene.configure(scene.project.password())?;
-        scene.balanced("web", "the port is another", |it| it.keys().copied().eq([82])).await?;
+        scene.balanced("web", "the port is another", |balanced| balanced.keys().copied().eq([82])).await?;
         scene.did("the right password came back: it went on");
         scene.delete_service("web").await?;
         scene.did("the Service was deleted");
@@ -140,7 +142,7 @@ pub(crate) async fn a_worthless_token_is_renewed_without_a_trace(
         goes_on(scene, 81).await?;
         let warnings = scene.events("SyncLoadBalancerFailed");
         ensure!(warnings.is_empty(), "{warnings:?}");
-        let refused = scene.injector.journal().iter().filter(|it| it.contains("401")).count();
+        let refused = scene.injector.journal().iter().filter(|journal| journal.contains("401")).count();
         let renewed = scene.tokens.count();
         ensure!(renewed == 2 && refused > 0, "{renewed} tokens, {refused} refusals");
         scene.did(&format!("the token was worthless: {refused} refusals, one more was asked for, and nobody noticed"));
@@ -271,7 +273,7 @@ pub(crate) async fn application_credentials_and_trusts_are_enough(
         scene.did(&format!("the trust was taken back: nothing was deleted; {said:?}"));
         let second = trust(scene, &user).await?;
         scene.configure_as(&by_trust(&second))?;
-        scene.balanced("web", "the port is another", |it| it.keys().copied().eq([83])).await?;
+        scene.balanced("web", "the port is another", |balanced| balanced.keys().copied().eq([83])).await?;
         scene.did("another trust was given: it went on");
         scene.delete_service("web").await?;
         scene.end().await?;

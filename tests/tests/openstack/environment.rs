@@ -93,7 +93,11 @@ impl Environment {
                 .await?
                 .list(Api::Network, "/extensions")
                 .await?;
-            anyhow::Ok(extensions.iter().any(|it| it["alias"] == "trunk"))
+            anyhow::Ok(
+                extensions
+                    .iter()
+                    .any(|extension| extension["alias"] == "trunk"),
+            )
         });
         asked.unwrap_or(true)
     }

@@ -28,22 +28,24 @@ fn shown(scene: &Scene, name: &str) -> Result<Vec<String>> {
         .as_array()
         .into_iter()
         .flatten();
-    Ok(ingress.map(|it| text(it, "ip").to_owned()).collect())
+    Ok(ingress
+        .map(|ingress| text(ingress, "ip").to_owned())
+        .collect())
 }
 
 /// Returns the address ranges that the Services' security groups admit, by family, each once.
 fn senders(now: &Snapshot) -> Vec<(String, String)> {
     let ours = now
         .all("security group")
-        .filter(|it| text(it, "name").starts_with("lb-sg-"));
+        .filter(|object| text(object, "name").starts_with("lb-sg-"));
     let rules = ours
-        .filter_map(|it| it["security_group_rules"].as_array())
+        .filter_map(|object| object["security_group_rules"].as_array())
         .flatten();
     let mut senders: Vec<_> = rules
-        .map(|it| {
+        .map(|rules| {
             (
-                text(it, "ethertype").to_owned(),
-                text(it, "remote_ip_prefix").to_owned(),
+                text(rules, "ethertype").to_owned(),
+                text(rules, "remote_ip_prefix").to_owned(),
             )
         })
         .collect();
@@ -62,14 +64,14 @@ async fn is_reached(
     mark: char,
 ) -> Result<()> {
     scene
-        .balanced(name, "it has its listener and member", |it| {
-            it.get(&80).is_some_and(|it| {
-                it.listener["allowed_cidrs"] == json!(everybody)
-                    && it.members.len() == 1
-                    && it
+        .balanced(name, "it has its listener and member", |balanced| {
+            balanced.get(&80).is_some_and(|listener| {
+                listener.listener["allowed_cidrs"] == json!(everybody)
+                    && listener.members.len() == 1
+                    && listener
                         .members
                         .iter()
-                        .all(|it| text(it, "address").contains(mark))
+                        .all(|member| text(member, "address").contains(mark))
             })
         })
         .await?;
@@ -80,7 +82,7 @@ async fn is_reached(
         .cloned()
         .unwrap_or_default();
     let vips: Vec<&str> = std::iter::once(text(&balancer, "vip_subnet_id"))
-        .chain(further.iter().map(|it| text(it, "subnet_id")))
+        .chain(further.iter().map(|further| text(further, "subnet_id")))
         .collect();
     ensure!(
         vips == subnets,
@@ -137,7 +139,7 @@ pub(crate) async fn services_are_reached_by_ipv6_alone_first_and_second(
             .becomes("worker-4", "an address of each family", |node| {
                 let of = |part: &str| {
                     let mut addresses = node["status"]["addresses"].as_array().into_iter().flatten();
-                    addresses.any(|it| it["type"] == "InternalIP" && text(it, "address").starts_with(part))
+                    addresses.any(|address| address["type"] == "InternalIP" && text(address, "address").starts_with(part))
                 };
                 of("10.6.") && of("fd06:")
             })
@@ -163,8 +165,8 @@ pub(crate) async fn services_are_reached_by_ipv6_alone_first_and_second(
         let only = json!({"spec": {"loadBalancerSourceRanges": ["2001:db8::/32"]}});
         scene.change_service("first", only).await?;
         scene
-            .balanced("first", "only some may reach it", |it| {
-                it[&80].listener["allowed_cidrs"] == json!(["2001:db8::/32"])
+            .balanced("first", "only some may reach it", |balanced| {
+                balanced[&80].listener["allowed_cidrs"] == json!(["2001:db8::/32"])
             })
             .await?;
         scene.restarts_without_a_change().await?;

@@ -45,8 +45,8 @@ async fn leave_balancer(scene: &Scene) -> Result<(String, String, String)> {
 /// Returns the tags of a load balancer.
 fn tags(now: &Snapshot, id: &str) -> String {
     now.all("load balancer")
-        .filter(|it| text(it, "id") == id)
-        .map(|it| it["tags"].to_string())
+        .filter(|object| text(object, "id") == id)
+        .map(|object| object["tags"].to_string())
         .collect()
 }
 
@@ -100,13 +100,13 @@ pub(crate) async fn a_service_moves_between_load_balancers(
         is_at(scene, "web", &shared, &of_mail).await?;
         scene
             .holds("what it had is gone, with its floating IP", |now| {
-                now.all("load balancer").all(|it| text(it, "id") != own)
-                    && now.all("floating ip").all(|it| it["floating_ip_address"] != first)
+                now.all("load balancer").all(|object| text(object, "id") != own)
+                    && now.all("floating ip").all(|object| object["floating_ip_address"] != first)
             })
             .await?;
         scene
-            .balanced("mail", "the listeners of both", |it| {
-                it.keys().copied().eq([25, 80]) && it.values().all(|it| it.members.len() == 2)
+            .balanced("mail", "the listeners of both", |balanced| {
+                balanced.keys().copied().eq([25, 80]) && balanced.values().all(|listener| listener.members.len() == 2)
             })
             .await?;
         ensure!(!scene.events("LoadBalancerMoved").is_empty(), "nothing was said about the move");
@@ -114,7 +114,7 @@ pub(crate) async fn a_service_moves_between_load_balancers(
 
         scene.change_service("web", annotated(ID, &hand)).await?;
         is_at(scene, "web", &hand, &by_hand).await?;
-        scene.balanced("mail", "its own listener is left", |it| it.keys().copied().eq([25])).await?;
+        scene.balanced("mail", "its own listener is left", |balanced| balanced.keys().copied().eq([25])).await?;
         scene
             .holds("its tag is where it is", |now| {
                 let is_there = |id: &str| tags(now, id).contains("kube_service_moves_default_web");
@@ -142,7 +142,7 @@ pub(crate) async fn a_service_moves_between_load_balancers(
         scene.delete_services(&["mail", "web"]).await?;
         scene
             .holds("only the one made by hand is left", |now| {
-                now.all("load balancer").all(|it| it["name"] == BY_HAND) && now.all("floating ip").count() == 1
+                now.all("load balancer").all(|object| object["name"] == BY_HAND) && now.all("floating ip").count() == 1
             })
             .await?;
         scene.cloud.delete(Api::Balancer, &format!("/loadbalancers/{hand}?cascade=true")).await?;

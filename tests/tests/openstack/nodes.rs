@@ -16,7 +16,7 @@ fn has_taint(node: &Value, key: &str) -> bool {
         .as_array()
         .into_iter()
         .flatten()
-        .any(|it| it["key"] == key)
+        .any(|taint| taint["key"] == key)
 }
 
 /// Checks that a Node has the identity of this server.
@@ -44,7 +44,8 @@ fn check(node: &Value, server: &Server) -> Result<()> {
             labels[label]
         );
     }
-    let is_its = |it: &Value| it["type"] == "InternalIP" && it["address"] == server.address;
+    let is_its =
+        |object: &Value| object["type"] == "InternalIP" && object["address"] == server.address;
     ensure!(
         addresses.as_array().into_iter().flatten().any(is_its),
         "no {} among {addresses}",

@@ -57,8 +57,8 @@ pub(crate) async fn services_that_stop_in_the_middle_cost_nothing(
         );
         environment.start_services(&[]).await?;
         scene
-            .balanced("web", "the port is another", |it| {
-                it.keys().copied().eq([81])
+            .balanced("web", "the port is another", |balanced| {
+                balanced.keys().copied().eq([81])
             })
             .await?;
         ensure!(
@@ -97,8 +97,8 @@ pub(crate) async fn services_that_stop_in_the_middle_cost_nothing(
         tokio::time::sleep(LIFE + Duration::from_secs(3)).await;
         scene.set_ports("mail", &[(26, 30025)]).await?;
         let changed = scene
-            .balanced("mail", "the port is another", |it| {
-                it.keys().copied().eq([26])
+            .balanced("mail", "the port is another", |balanced| {
+                balanced.keys().copied().eq([26])
             })
             .await;
         environment.service(&["stop", "keystone"]).await?;

@@ -86,18 +86,24 @@ impl Pool {
 pub(crate) async fn clean_up(environment: &Environment) -> Result<()> {
     let admin = environment.admin().await?;
     let projects = admin.list(Api::Identity, "/projects").await?;
-    let is_ours = |it: &&Value| {
-        let process = text(it, "name")
+    let is_ours = |object: &&Value| {
+        let process = text(object, "name")
             .strip_prefix(PREFIX)
             .and_then(|rest| rest.split('-').next());
-        process.is_some_and(|it| {
-            it == std::process::id().to_string() || !std::path::Path::new("/proc").join(it).exists()
+        process.is_some_and(|other_process| {
+            other_process == std::process::id().to_string()
+                || !std::path::Path::new("/proc").join(other_process).exists()
         })
     };
     let names: Vec<(String, String)> = projects
         .iter()
         .filter(is_ours)
-        .map(|it| (text(it, "id").to_owned(), text(it, "name").to_owned()))
+        .map(|project| {
+            (
+                text(project, "id").to_owned(),
+                text(project, "name").to_owned(),
+            )
+        })
         .collect();
     let removals = names
         .iter()
@@ -433,7 +439,7 @@ impl Project {
 fn server(servers: &[Value], id: &str) -> Result<Server> {
     let found = servers
         .iter()
-        .find(|it| it["id"] == id)
+        .find(|server| server["id"] == id)
         .context("a server is not there yet")?;
     ensure!(
         found["status"] == "ACTIVE",
@@ -443,9 +449,9 @@ fn server(servers: &[Value], id: &str) -> Result<Server> {
     );
     let addresses = found["addresses"]
         .as_object()
-        .and_then(|it| it.values().next());
+        .and_then(|addresses| addresses.values().next());
     let address = addresses
-        .and_then(|it| it[0]["addr"].as_str())
+        .and_then(|addresses| addresses[0]["addr"].as_str())
         .context("a server without an address")?;
     Ok(Server {
         name: text(found, "name").to_owned(),

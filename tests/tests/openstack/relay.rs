@@ -133,7 +133,7 @@ impl Tokens {
         let given = self.given();
         given.tokens[..given.spoiled]
             .iter()
-            .any(|it| it.as_bytes() == token)
+            .any(|other_token| other_token.as_bytes() == token)
     }
 }
 
@@ -149,7 +149,10 @@ struct Far {
 impl Far {
     async fn carry(self, request: Request<Full<Bytes>>) -> Result<Response<Body>> {
         let (mut head, body) = request.into_parts();
-        let target = head.uri.path_and_query().map_or("/", |it| it.as_str());
+        let target = head
+            .uri
+            .path_and_query()
+            .map_or("/", |path_and_query| path_and_query.as_str());
         let (service, rest) = target
             .trim_start_matches('/')
             .split_once('/')
@@ -186,7 +189,7 @@ impl Far {
         }
         if let Some(token) = headers
             .get("x-subject-token")
-            .and_then(|it| it.to_str().ok())
+            .and_then(|header| header.to_str().ok())
         {
             self.tokens.note(token);
         }

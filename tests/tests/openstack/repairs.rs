@@ -19,7 +19,7 @@ pub(crate) async fn a_load_balancer_that_somebody_deleted_is_made_again(
         scene.published("web").await?;
         let id = scene.balancer_id("web")?;
         scene.cloud.delete(Api::Balancer, &format!("/loadbalancers/{id}?cascade=true")).await?;
-        scene.holds("it is gone", |now| now.all("load balancer").all(|it| text(it, "id") != id)).await?;
+        scene.holds("it is gone", |now| now.all("load balancer").all(|object| text(object, "id") != id)).await?;
         scene.did("somebody deleted the load balancer");
         scene.change_service("web", annotated("loadbalancer.openstack.org/connection-limit", "7")).await?;
         until("there is another load balancer", SOON, async || {
@@ -27,10 +27,10 @@ pub(crate) async fn a_load_balancer_that_somebody_deleted_is_made_again(
             Ok(())
         })
         .await?;
-        scene.balanced("web", "it is whole", |it| it.get(&80).is_some_and(|it| it.members().len() == 1)).await?;
+        scene.balanced("web", "it is whole", |balanced| balanced.get(&80).is_some_and(|listener| listener.members().len() == 1)).await?;
         scene
             .holds("there is one floating IP, in use", |now| {
-                now.all("floating ip").count() == 1 && now.all("floating ip").all(|it| it["port_id"].is_string())
+                now.all("floating ip").count() == 1 && now.all("floating ip").all(|object| object["port_id"].is_string())
             })
             .await?;
         scene.did("it was made again");
@@ -71,7 +71,7 @@ pub(crate) async fn a_load_balancer_that_fails_is_replaced(
         scene.did("a load balancer ended in ERROR");
         scene.cloud.put(Api::Network, &path, json!({"subnet": {"allocation_pools": range(99)}})).await?;
         scene.published("web").await?;
-        scene.balanced("web", "it works", |it| it.get(&80).is_some_and(|it| it.members().len() == 1)).await?;
+        scene.balanced("web", "it works", |balanced| balanced.get(&80).is_some_and(|listener| listener.members().len() == 1)).await?;
         scene.holds("there is one load balancer", |now| now.all("load balancer").count() == 1).await?;
         scene.did("it was replaced by one that works");
         scene.delete_service("web").await?;

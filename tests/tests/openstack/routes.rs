@@ -14,25 +14,27 @@ use crate::snapshot::Snapshot;
 fn routes(now: &Snapshot) -> BTreeSet<(String, String)> {
     let routes = now
         .all("router")
-        .filter_map(|it| it["routes"].as_array())
+        .filter_map(|object| object["routes"].as_array())
         .flatten();
     routes
-        .map(|it| {
+        .map(|routes| {
             (
-                text(it, "destination").to_owned(),
-                text(it, "nexthop").to_owned(),
+                text(routes, "destination").to_owned(),
+                text(routes, "nexthop").to_owned(),
             )
         })
         .collect()
 }
 
 fn pairs(now: &Snapshot, server: &Server) -> Vec<String> {
-    let ports = now.all("port").filter(|it| it["device_id"] == *server.id);
+    let ports = now
+        .all("port")
+        .filter(|object| object["device_id"] == *server.id);
     let pairs = ports
-        .filter_map(|it| it["allowed_address_pairs"].as_array())
+        .filter_map(|port| port["allowed_address_pairs"].as_array())
         .flatten();
     pairs
-        .filter_map(|it| it["ip_address"].as_str())
+        .filter_map(|pair| pair["ip_address"].as_str())
         .map(str::to_owned)
         .collect()
 }
@@ -41,12 +43,12 @@ fn pairs(now: &Snapshot, server: &Server) -> Vec<String> {
 async fn are_routed(scene: &Scene, servers: &[Server], foreign: &(String, String)) -> Result<()> {
     let wanted: BTreeSet<_> = servers
         .iter()
-        .map(|it| (pod_cidr(&it.name), it.address.clone()))
+        .map(|server| (pod_cidr(&server.name), server.address.clone()))
         .chain([foreign.clone()])
         .collect();
     scene
         .holds("each Node has its route", |now| {
-            let has_pair = |it: &Server| pairs(now, it) == [pod_cidr(&it.name)];
+            let has_pair = |server: &Server| pairs(now, server) == [pod_cidr(&server.name)];
             routes(now) == wanted && servers.iter().all(has_pair)
         })
         .await
@@ -58,7 +60,9 @@ pub(crate) fn is_reachable(node: &Value) -> bool {
         .as_array()
         .into_iter()
         .flatten();
-    conditions.any(|it| it["type"] == "NetworkUnavailable" && it["status"] == "False")
+    conditions.any(|condition| {
+        condition["type"] == "NetworkUnavailable" && condition["status"] == "False"
+    })
 }
 
 /// Deletes all Nodes and waits until only these routes are left; returns the number of address pairs on their servers,

@@ -224,7 +224,7 @@ impl Scene {
             format!("--cluster-cidr={CLUSTER_CIDR}"),
             "--route-reconciliation-period=5s".to_owned(),
         ];
-        let further = self.settings.flags.iter().map(|it| (*it).to_owned());
+        let further = self.settings.flags.iter().map(|flag| (*flag).to_owned());
         let arguments = own
             .into_iter()
             .chain(ranges.into_iter().filter(|_| routes))
@@ -273,7 +273,7 @@ impl Scene {
                     self.asked()
                         .split_off(asked)
                         .iter()
-                        .any(|it| it.target.contains("/members")),
+                        .any(|request| request.target.contains("/members")),
                     "it did not yet"
                 );
                 Ok(())
@@ -294,7 +294,7 @@ impl Scene {
         let asked = || {
             self.asked()
                 .iter()
-                .filter(|it| !it.target.starts_with("/compute"))
+                .filter(|request| !request.target.starts_with("/compute"))
                 .count()
         };
         let mut count = asked();
@@ -352,7 +352,7 @@ impl Scene {
         self.api
             .list("events")
             .iter()
-            .filter(|it| it["reason"] == reason)
+            .filter(|event| event["reason"] == reason)
             .map(event)
             .collect()
     }
@@ -364,7 +364,9 @@ impl Scene {
     /// Returns the requests of the program to the cloud so far, without those to Keystone.
     pub(crate) fn asked(&self) -> Vec<Passed> {
         let mut passed = self.injector.passed();
-        passed.retain(|it| it.side == Side::Cloud && !it.target.starts_with("/identity"));
+        passed.retain(|request| {
+            request.side == Side::Cloud && !request.target.starts_with("/identity")
+        });
         passed
     }
 
@@ -564,10 +566,10 @@ pub(crate) struct Listener {
 impl Listener {
     /// Returns the names and ports of the members, in order.
     pub(crate) fn members(&self) -> Vec<(String, u64)> {
-        let member = |it: &Value| {
+        let member = |object: &Value| {
             (
-                text(it, "name").to_owned(),
-                it["protocol_port"].as_u64().unwrap_or_default(),
+                text(object, "name").to_owned(),
+                object["protocol_port"].as_u64().unwrap_or_default(),
             )
         };
         let mut members: Vec<_> = self.members.iter().map(member).collect();
@@ -592,12 +594,12 @@ pub(crate) async fn listeners(cloud: &Cloud, balancer: &str) -> Result<BTreeMap<
     {
         let pool = pools
             .iter()
-            .find(|it| it["id"] == listener["default_pool_id"])
+            .find(|pool| pool["id"] == listener["default_pool_id"])
             .cloned()
             .unwrap_or_default();
         let monitor = monitors
             .iter()
-            .find(|it| !pool.is_null() && it["id"] == pool["healthmonitor_id"])
+            .find(|monitor| !pool.is_null() && monitor["id"] == pool["healthmonitor_id"])
             .cloned();
         let members = match pool["id"].as_str() {
             Some(id) => {

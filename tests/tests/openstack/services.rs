@@ -36,14 +36,14 @@ fn members(names: &[&str], port: u64) -> Vec<(String, u64)> {
 pub(crate) fn rules(now: &Snapshot) -> Vec<(u64, String)> {
     let ours = now
         .all("security group")
-        .filter(|it| text(it, "name").starts_with("lb-sg-"));
+        .filter(|object| text(object, "name").starts_with("lb-sg-"));
     let rules = ours
-        .filter_map(|it| it["security_group_rules"].as_array())
+        .filter_map(|object| object["security_group_rules"].as_array())
         .flatten();
-    let rule = |it: &Value| {
+    let rule = |object: &Value| {
         (
-            it["port_range_min"].as_u64().unwrap_or_default(),
-            text(it, "remote_ip_prefix").to_owned(),
+            object["port_range_min"].as_u64().unwrap_or_default(),
+            text(object, "remote_ip_prefix").to_owned(),
         )
     };
     let mut rules: Vec<_> = rules.map(rule).collect();
@@ -55,15 +55,19 @@ pub(crate) fn rules(now: &Snapshot) -> Vec<(u64, String)> {
 pub(crate) fn carriers(now: &Snapshot) -> usize {
     let ours: Vec<&str> = now
         .all("security group")
-        .filter(|it| text(it, "name").starts_with("lb-sg-"))
-        .map(|it| text(it, "id"))
+        .filter(|object| text(object, "name").starts_with("lb-sg-"))
+        .map(|object| text(object, "id"))
         .collect();
     let carries = |port: &&Value| {
         port["security_groups"]
             .as_array()
             .into_iter()
             .flatten()
-            .any(|it| it.as_str().is_some_and(|it| ours.contains(&it)))
+            .any(|security_group| {
+                security_group
+                    .as_str()
+                    .is_some_and(|text| ours.contains(&text))
+            })
     };
     now.all("port").filter(carries).count()
 }
@@ -83,12 +87,12 @@ pub(crate) async fn a_service_is_made_changed_and_taken_away(
         let address = scene.published("web").await?;
         let both = ["worker-1", "worker-2"];
         scene
-            .balanced("web", "two listeners with two members each", |it| {
-                it.len() == 2
-                    && it[&80].members() == members(&both, 30080)
-                    && it[&443].members() == members(&both, 30443)
-                    && it.values().all(|it| it.listener["allowed_cidrs"] == json!(["192.0.2.0/24", "198.51.100.0/24"]))
-                    && it.values().all(|it| it.monitor["type"] == "TCP" && it.monitor["delay"] == 5)
+            .balanced("web", "two listeners with two members each", |balanced| {
+                balanced.len() == 2
+                    && balanced[&80].members() == members(&both, 30080)
+                    && balanced[&443].members() == members(&both, 30443)
+                    && balanced.values().all(|listener| listener.listener["allowed_cidrs"] == json!(["192.0.2.0/24", "198.51.100.0/24"]))
+                    && balanced.values().all(|listener| listener.monitor["type"] == "TCP" && listener.monitor["delay"] == 5)
             })
             .await?;
         let floating = scene.cloud.list(Api::Network, &format!("/floatingips?floating_ip_address={address}")).await?;
@@ -111,8 +115,8 @@ pub(crate) async fn a_service_is_made_changed_and_taken_away(
 
         scene.set_ports("web", &[(8080, 30081), (443, 30443)]).await?;
         scene
-            .balanced("web", "the ports are others", |it| {
-                it.keys().copied().eq([443, 8080]) && it[&8080].members() == members(&both, 30081)
+            .balanced("web", "the ports are others", |balanced| {
+                balanced.keys().copied().eq([443, 8080]) && balanced[&8080].members() == members(&both, 30081)
             })
             .await?;
         scene.holds("so are the rules", |now| rules(now) == [(30081, subnet.clone()), (30443, subnet.clone())]).await?;
@@ -120,8 +124,8 @@ pub(crate) async fn a_service_is_made_changed_and_taken_away(
 
         scene.change_service("web", json!({"spec": {"loadBalancerSourceRanges": ["203.0.113.0/24"]}})).await?;
         scene
-            .balanced("web", "the source ranges are others", |it| {
-                it.values().all(|it| it.listener["allowed_cidrs"] == json!(["203.0.113.0/24"]))
+            .balanced("web", "the source ranges are others", |balanced| {
+                balanced.values().all(|listener| listener.listener["allowed_cidrs"] == json!(["203.0.113.0/24"]))
             })
             .await?;
         scene.did("the source ranges were changed");
@@ -135,34 +139,34 @@ pub(crate) async fn a_service_is_made_changed_and_taken_away(
         scene.change_service("web", changed).await?;
         scene.change_service("web", json!({"spec": {"sessionAffinity": "ClientIP"}})).await?;
         scene
-            .balanced("web", "limits, timeouts, method, affinity and monitors are others", |it| {
-                it.values().all(|it| {
-                    it.listener["connection_limit"] == 1000
-                        && it.listener["timeout_client_data"] == 60000
-                        && it.pool["lb_algorithm"] == "LEAST_CONNECTIONS"
-                        && it.pool["session_persistence"]["type"] == "SOURCE_IP"
-                        && it.monitor["delay"] == 7
+            .balanced("web", "limits, timeouts, method, affinity and monitors are others", |balanced| {
+                balanced.values().all(|listener| {
+                    listener.listener["connection_limit"] == 1000
+                        && listener.listener["timeout_client_data"] == 60000
+                        && listener.pool["lb_algorithm"] == "LEAST_CONNECTIONS"
+                        && listener.pool["session_persistence"]["type"] == "SOURCE_IP"
+                        && listener.monitor["delay"] == 7
                 })
             })
             .await?;
         scene.did("annotations and the session affinity were changed");
 
         scene.change_service("web", annotations(&[("enable-health-monitor", json!("false"))])).await?;
-        scene.balanced("web", "no monitors", |it| it.values().all(|it| it.monitor.is_null())).await?;
+        scene.balanced("web", "no monitors", |balanced| balanced.values().all(|listener| listener.monitor.is_null())).await?;
         scene.did("the health monitors were switched off");
 
         scene.join(&["worker-3"]).await?;
         let all = ["worker-1", "worker-2", "worker-3"];
-        let are = |it: &BTreeMap<u64, Listener>, names: &[&str]| {
-            it[&443].members() == members(names, 30443) && it[&8080].members() == members(names, 30081)
+        let are = |entry: &BTreeMap<u64, Listener>, names: &[&str]| {
+            entry[&443].members() == members(names, 30443) && entry[&8080].members() == members(names, 30081)
         };
-        scene.balanced("web", "three members", |it| are(it, &all)).await?;
+        scene.balanced("web", "three members", |balanced| are(balanced, &all)).await?;
         scene.holds("its port carries the security group", |now| carriers(now) == 3).await?;
         scene.did("a Node joined");
         let excluded =
             json!({"metadata": {"labels": {"node.kubernetes.io/exclude-from-external-load-balancers": "true"}}});
         ensure!(scene.user.patch_node("worker-1", &excluded).await, "no Node worker-1");
-        scene.balanced("web", "two members", |it| are(it, &all[1..])).await?;
+        scene.balanced("web", "two members", |balanced| are(balanced, &all[1..])).await?;
         scene.holds("its port carries the security group no more", |now| carriers(now) == 2).await?;
         scene.did("a Node was excluded");
 

@@ -26,7 +26,7 @@ async fn tags(scene: &Scene, name: &str) -> Result<Vec<String>> {
         .flatten()
         .filter_map(Value::as_str);
     Ok(tags
-        .filter(|it| it.starts_with("kube_service_"))
+        .filter(|tag| tag.starts_with("kube_service_"))
         .map(str::to_owned)
         .collect())
 }
@@ -54,15 +54,15 @@ pub(crate) async fn services_share_a_load_balancer_and_the_last_takes_it_along(
                 "mail is published elsewhere"
             );
             scene
-                .balanced("web", "the listeners of both", |it| {
-                    it.keys().copied().eq([25, 80])
+                .balanced("web", "the listeners of both", |balanced| {
+                    balanced.keys().copied().eq([25, 80])
                 })
                 .await?;
             scene
                 .holds("the tags of both", |now| {
                     let tags = now
                         .all("load balancer")
-                        .map(|it| it["tags"].to_string())
+                        .map(|object| object["tags"].to_string())
                         .collect::<String>();
                     tags.contains("kube_service_sharing_default_web")
                         && tags.contains("kube_service_sharing_default_mail")
@@ -83,17 +83,20 @@ pub(crate) async fn services_share_a_load_balancer_and_the_last_takes_it_along(
             until("a third Service is refused", SOON, told).await?;
             scene.delete_service("clash").await?;
             scene
-                .balanced("web", "the listeners of both are untouched", |it| {
-                    it.keys().copied().eq([25, 80])
-                        && it[&80].members().iter().all(|(_, port)| *port == 30080)
+                .balanced("web", "the listeners of both are untouched", |balanced| {
+                    balanced.keys().copied().eq([25, 80])
+                        && balanced[&80]
+                            .members()
+                            .iter()
+                            .all(|(_, port)| *port == 30080)
                 })
                 .await?;
             scene.did("a third one was refused and went, with nothing changed");
 
             scene.delete_service("web").await?;
             scene
-                .balanced("mail", "its own listener is left", |it| {
-                    it.keys().copied().eq([25])
+                .balanced("mail", "its own listener is left", |balanced| {
+                    balanced.keys().copied().eq([25])
                 })
                 .await?;
             let left = tags(scene, "mail").await?;
@@ -135,8 +138,8 @@ pub(crate) async fn floating_ips_are_kept_taken_and_given_back(
             scene
                 .holds("the floating IP stays, free", |now| {
                     now.all("load balancer").next().is_none()
-                        && now.all("floating ip").any(|it| {
-                            it["floating_ip_address"] == address && it["port_id"].is_null()
+                        && now.all("floating ip").any(|object| {
+                            object["floating_ip_address"] == address && object["port_id"].is_null()
                         })
                 })
                 .await?;

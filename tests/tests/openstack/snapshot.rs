@@ -123,7 +123,7 @@ impl Snapshot {
                 let keys = before
                     .as_object()
                     .into_iter()
-                    .flat_map(|it| it.keys())
+                    .flat_map(|object| object.keys())
                     .filter(|key| before[*key] != after[*key]);
                 let changed: Vec<String> = keys
                     .map(|key| format!("{key}: {} → {}", before[key], after[key]))
@@ -137,7 +137,7 @@ impl Snapshot {
 
     /// Returns the objects of one kind.
     pub(crate) fn all<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> {
-        let is_it = move |name: &str| name.rsplit_once(' ').is_some_and(|(it, _)| it == kind);
+        let is_it = move |name: &str| name.rsplit_once(' ').is_some_and(|(text, _)| text == kind);
         self.0
             .iter()
             .filter(move |(name, _)| is_it(name))
@@ -172,7 +172,7 @@ impl Snapshot {
         }
         for rule in self
             .all("security group")
-            .filter_map(|it| it["security_group_rules"].as_array())
+            .filter_map(|object| object["security_group_rules"].as_array())
             .flatten()
         {
             aliases.push((text(rule, "id").to_owned(), "<rule>".to_owned()));

@@ -22,7 +22,7 @@ const UID: &str = "5f0d1c5e-8a5f-4d0c-9d5b-0a3b8f6a7c11";
 async fn leave_balancer(scene: &Scene) -> Result<(String, String)> {
     let project = &scene.project;
     let members = |node_port: u16| -> Vec<Value> {
-        let member = |it: &crate::project::Server| json!({"name": it.name, "address": it.address, "protocol_port": node_port, "subnet_id": project.subnet});
+        let member = |server: &crate::project::Server| json!({"name": server.name, "address": server.address, "protocol_port": node_port, "subnet_id": project.subnet});
         project.servers.iter().map(member).collect()
     };
     let listener = |(index, (port, node_port)): (usize, &(u16, u16))| {
@@ -219,7 +219,9 @@ pub(crate) async fn what_the_go_program_wrote_is_accepted_with_no_change(
         until("it looks at the members", SOON, async || {
             let asked = scene.injector.passed().split_off(asked);
             ensure!(
-                asked.iter().any(|it| it.target.contains("/members")),
+                asked
+                    .iter()
+                    .any(|request| request.target.contains("/members")),
                 "it never looked at {id}: {asked:#?}"
             );
             Ok(())
@@ -227,7 +229,8 @@ pub(crate) async fn what_the_go_program_wrote_is_accepted_with_no_change(
         .await?;
         scene.is_silent().await;
         let asked = scene.injector.passed().split_off(asked);
-        let is_change = |it: &&Passed| it.is_mutation() && !it.target.starts_with("/identity");
+        let is_change =
+            |request: &&Passed| request.is_mutation() && !request.target.starts_with("/identity");
         let changes: Vec<_> = asked.iter().filter(is_change).collect();
         ensure!(changes.is_empty(), "mutations: {changes:#?}");
         let differences = left.differences(&scene.snapshot().await?);

@@ -64,7 +64,7 @@ pub(crate) async fn a_tls_reference_is_looked_for_and_ends_tls(
         .await?;
         scene.change_service("web", json!({"metadata": {"annotations": {REFERENCE: Value::Null}}})).await?;
         scene.published("web").await?;
-        scene.balanced("web", "it is TCP", |it| it[&443].listener["protocol"] == "TCP").await?;
+        scene.balanced("web", "it is TCP", |balanced| balanced[&443].listener["protocol"] == "TCP").await?;
         scene.did("without the reference it was made");
 
         scene.end().await?;
@@ -75,12 +75,12 @@ pub(crate) async fn a_tls_reference_is_looked_for_and_ends_tls(
         scene.start()?;
         scene.change_service("web", annotated(REFERENCE, &reference)).await?;
         scene
-            .balanced("web", "it ends TLS", |it| {
-                it.get(&443).is_some_and(|it| {
-                    it.listener["protocol"] == "TERMINATED_HTTPS"
-                        && it.listener["default_tls_container_ref"] == reference
-                        && it.pool["protocol"] == "HTTP"
-                        && it.members.len() == 1
+            .balanced("web", "it ends TLS", |balanced| {
+                balanced.get(&443).is_some_and(|listener| {
+                    listener.listener["protocol"] == "TERMINATED_HTTPS"
+                        && listener.listener["default_tls_container_ref"] == reference
+                        && listener.pool["protocol"] == "HTTP"
+                        && listener.members.len() == 1
                 })
             })
             .await?;
@@ -89,8 +89,8 @@ pub(crate) async fn a_tls_reference_is_looked_for_and_ends_tls(
             .did("with a reference that it need not look for, the listener ends TLS; nothing was changed by a restart");
         scene.change_service("web", json!({"metadata": {"annotations": {REFERENCE: Value::Null}}})).await?;
         scene
-            .balanced("web", "it is TCP again", |it| {
-                it.get(&443).is_some_and(|it| it.listener["protocol"] == "TCP" && it.pool["protocol"] == "TCP")
+            .balanced("web", "it is TCP again", |balanced| {
+                balanced.get(&443).is_some_and(|listener| listener.listener["protocol"] == "TCP" && listener.pool["protocol"] == "TCP")
             })
             .await?;
         scene.delete_service("web").await?;

@@ -14,7 +14,7 @@ const NETWORKS: &str = "[Networking]\ninternal-network-name=carried";
 fn addresses(node: &Value) -> Vec<(&str, &str)> {
     let addresses = node["status"]["addresses"].as_array().into_iter().flatten();
     addresses
-        .map(|it| (text(it, "type"), text(it, "address")))
+        .map(|addresses| (text(addresses, "type"), text(addresses, "address")))
         .collect()
 }
 
@@ -63,7 +63,7 @@ pub(crate) async fn addresses_of_ports_that_a_trunk_carries_are_the_nodes(
         scene.start()?;
         scene
             .becomes("worker-4", "the address of another one", |node| {
-                [&parent, &first, &second].into_iter().all(|it| has(node, address(it)))
+                [&parent, &first, &second].into_iter().all(|object| has(node, address(object)))
             })
             .await?;
         let list = json!({"sub_ports": [{"port_id": first["id"]}]});
@@ -79,8 +79,8 @@ pub(crate) async fn addresses_of_ports_that_a_trunk_carries_are_the_nodes(
         scene.create_service("web", &[(80, 30080)], json!({"metadata": {"annotations": {crate::sharing::INTERNAL: "true"}}})).await;
         scene.published("web").await?;
         scene
-            .balanced("web", "its member is at the trunk itself", |it| {
-                it.get(&80).is_some_and(|it| it.members.iter().all(|it| text(it, "address") == address(&parent)) && it.members.len() == 1)
+            .balanced("web", "its member is at the trunk itself", |balanced| {
+                balanced.get(&80).is_some_and(|listener| listener.members.iter().all(|member| text(member, "address") == address(&parent)) && listener.members.len() == 1)
             })
             .await?;
         scene.delete_service("web").await?;

@@ -155,7 +155,7 @@ impl Case {
             listener
         };
         let legacy: String = std::iter::once('a')
-            .chain(UID.chars().filter(|it| *it != '-'))
+            .chain(UID.chars().filter(|character| *character != '-'))
             .take(32)
             .collect();
         let name = if self.is_legacy { &legacy } else { NAME };
@@ -201,8 +201,8 @@ pub(crate) fn furnish(cloud: &OpenStackCloud) {
         });
         routes.push(json!({"destination": cidr, "nexthop": server.ip}));
     }
-    cloud.fake.change_router(&cloud.router, |it| {
-        it.insert("routes".to_owned(), json!(routes))
+    cloud.fake.change_router(&cloud.router, |router| {
+        router.insert("routes".to_owned(), json!(routes))
     });
 }
 
@@ -231,8 +231,8 @@ fn leave_group(cloud: &OpenStackCloud, case: &Case) {
         .fake
         .add_security_group_of(&format!("lb-sg-{UID}-default-web"), &rules);
     for server in cloud.fake.servers() {
-        cloud.fake.change_port(&server.port, |it| {
-            it.insert("security_groups".to_owned(), json!([group]))
+        cloud.fake.change_port(&server.port, |port| {
+            port.insert("security_groups".to_owned(), json!([group]))
         });
     }
 }
@@ -254,7 +254,7 @@ pub(crate) fn leave(harness: &Harness, cloud: &OpenStackCloud, case: &Case) {
             .fake
             .floating_ips()
             .into_iter()
-            .find(|it| it["id"] == floating.as_str())
+            .find(|floating_ip| floating_ip["id"] == floating.as_str())
             .unwrap();
         address = found["floating_ip_address"].as_str().unwrap().to_owned();
     }

@@ -48,8 +48,8 @@ async fn what_is_made_here_has_the_names_and_tags_of_the_other_program() {
         balancer["description"],
         "Kubernetes external service default/web from cluster kubernetes"
     );
-    let is_tagged = |it: &serde_json::Value| {
-        it["tags"]
+    let is_tagged = |object: &serde_json::Value| {
+        object["tags"]
             .as_array()
             .unwrap()
             .iter()
@@ -61,7 +61,7 @@ async fn what_is_made_here_has_the_names_and_tags_of_the_other_program() {
             .as_array()
             .unwrap()
             .iter()
-            .find(|it| it["protocol_port"] == port)
+            .find(|listener| listener["protocol_port"] == port)
             .unwrap();
         assert_eq!(
             listener["name"],
@@ -71,7 +71,7 @@ async fn what_is_made_here_has_the_names_and_tags_of_the_other_program() {
         let pools = balancer["pools"].as_array().unwrap();
         let pool = pools
             .iter()
-            .find(|it| it["id"] == listener["default_pool_id"])
+            .find(|pool| pool["id"] == listener["default_pool_id"])
             .unwrap();
         assert_eq!(pool["name"], format!("pool_{index}_{}", predecessor::NAME));
         assert_eq!(
@@ -82,7 +82,7 @@ async fn what_is_made_here_has_the_names_and_tags_of_the_other_program() {
             .as_array()
             .unwrap()
             .iter()
-            .map(|it| it["name"].clone())
+            .map(|member| member["name"].clone())
             .collect();
         assert_eq!(names.len(), 2, "{names:?}");
     }

@@ -68,7 +68,10 @@ impl Used {
 }
 
 fn default(object: &mut Value, key: &str, value: Value, used: &Used, disagreement: usize) {
-    if let Some(map) = object.as_object_mut().filter(|it| !it.contains_key(key)) {
+    if let Some(map) = object
+        .as_object_mut()
+        .filter(|object| !object.contains_key(key))
+    {
         map.insert(key.to_owned(), value);
         used.note(disagreement);
     }
@@ -77,7 +80,7 @@ fn default(object: &mut Value, key: &str, value: Value, used: &Used, disagreemen
 fn without_null(object: &mut Value, key: &str, used: &Used, disagreement: usize) {
     if let Some(map) = object
         .as_object_mut()
-        .filter(|it| it.get(key).is_some_and(Value::is_null))
+        .filter(|object| object.get(key).is_some_and(Value::is_null))
     {
         map.remove(key);
         used.note(disagreement);
@@ -115,7 +118,7 @@ pub(crate) fn mend_answer(body: &mut Value, used: &Used) {
         let list = body.get_mut(key).and_then(Value::as_array_mut);
         list.into_iter()
             .flatten()
-            .for_each(|it| mend_object(it, used));
+            .for_each(|object| mend_object(object, used));
     }
     for key in ["server", "load_balancer"] {
         if let Some(object) = body.get_mut(key) {

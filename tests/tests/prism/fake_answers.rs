@@ -31,19 +31,19 @@ pub(crate) async fn the_fake_speaks_as_the_document_says(scene: &Scene) -> Resul
     // Actions complete at once.
     scene
         .fake
-        .set_options(|it| it.action_time = std::time::Duration::ZERO);
+        .set_options(|options| options.action_time = std::time::Duration::ZERO);
     let network = scene.fake.add_network("kubernetes", "10.0.0.0/8");
     let server = scene.fake.add_server("worker-1");
     scene.fake.attach("worker-1", network);
     scene.fake.add_server("worker-2");
-    scene
-        .fake
-        .change_server("worker-2", |it| (it.ipv4, it.ipv6) = (None, None));
+    scene.fake.change_server("worker-2", |server| {
+        (server.ipv4, server.ipv6) = (None, None)
+    });
     scene.fake.add_robot_server(321, "bm-1");
     let certificate = scene.fake.add_certificate("mine").id;
     let day = |day: &str| format!("2026-{day}T00:00:00Z");
-    scene.fake.change_type("lb31", |it| {
-        it.deprecation = Some((day("01-01"), day("12-31")))
+    scene.fake.change_type("lb31", |balancer_type| {
+        balancer_type.deprecation = Some((day("01-01"), day("12-31")))
     });
     for list in [
         "/locations",
@@ -76,7 +76,7 @@ pub(crate) async fn the_fake_speaks_as_the_document_says(scene: &Scene) -> Resul
         "algorithm": {"type": "round_robin"}, "labels": {"hcloud-ccm/service-uid": "u-1"}, "network": network,
         "services": [{"protocol": "tcp", "listen_port": 80, "destination_port": 30080, "health_check": check}],
         "targets": [{"type": "server", "server": {"id": server.id}, "use_private_ip": true},
-            {"type": "ip", "ip": {"ip": scene.fake.change_robot_server(321, |_| ()).and_then(|it| it.server_ip)}}]});
+            {"type": "ip", "ip": {"ip": scene.fake.change_robot_server(321, |_| ()).and_then(|server| server.server_ip)}}]});
     let made = scene
         .send(Call::post("/load_balancers", &[]).json(&made))
         .await?;

@@ -245,16 +245,18 @@ fn written() -> Result<BTreeSet<String>> {
     let mut written = BTreeSet::new();
     for file in sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../providers/hetzner/src"))? {
         let text = std::fs::read_to_string(&file)?;
-        let group = |it: regex_lite::Captures<'_>| {
-            it.iter()
+        let group = |captures: regex_lite::Captures<'_>| {
+            captures
+                .iter()
                 .skip(1)
                 .flatten()
                 .next()
-                .map(|it| it.as_str().to_owned())
+                .map(|matched| matched.as_str().to_owned())
         };
         written.extend(path.captures_iter(&text).filter_map(group));
-        let full =
-            |it: regex_lite::Captures<'_>| format!("/load_balancers/{{id}}/actions/{}", &it[1]);
+        let full = |captures: regex_lite::Captures<'_>| {
+            format!("/load_balancers/{{id}}/actions/{}", &captures[1])
+        };
         written.extend(action.captures_iter(&text).map(full));
     }
     ensure!(written.len() > 20, "the sources are not found: {written:?}");
@@ -266,12 +268,12 @@ pub(crate) async fn every_request_of_the_provider_and_its_answer_is_valid(
 ) -> Result<()> {
     let known: BTreeSet<String> = ROUTES
         .iter()
-        .filter_map(|it| it.split(' ').nth(1))
+        .filter_map(|route| route.split(' ').nth(1))
         .map(str::to_owned)
         .collect();
     let unknown: Vec<_> = written()?
         .into_iter()
-        .filter(|it| !known.contains(it) && !OTHER_APIS.contains(&it.as_str()))
+        .filter(|text| !known.contains(text) && !OTHER_APIS.contains(&text.as_str()))
         .collect();
     ensure!(
         unknown.is_empty(),

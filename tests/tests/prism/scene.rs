@@ -210,9 +210,11 @@ impl Connector for Proxied {
             let (status, headers) = (answer.status(), answer.headers().clone());
             let bytes = answer.bytes().await.map_err(NoAnswer::new)?;
             let text = String::from_utf8_lossy(&bytes);
-            let header = headers.get(VIOLATIONS).and_then(|it| it.to_str().ok());
+            let header = headers
+                .get(VIOLATIONS)
+                .and_then(|header| header.to_str().ok());
             // Warnings are about the document itself: it writes ranges of status codes with small letters.
-            let header = header.filter(|it| it.contains(r#""severity":"Error""#));
+            let header = header.filter(|header| header.contains(r#""severity":"Error""#));
             // With `--errors` the proxy answers with an error of its own.
             let found = header.or_else(|| text.contains("stoplight.io").then_some(&*text));
             if let Some(found) = found {

@@ -248,7 +248,7 @@ async fn controllers_act_as_their_accounts_and_a_standby_asks_for_no_token() {
         .filter(|what| {
             !["/leases", "/serviceaccounts", "/events", "reviews"]
                 .iter()
-                .any(|it| what.contains(it))
+                .any(|review| what.contains(review))
         })
         .collect::<Vec<_>>();
     assert!(others.is_empty(), "{others:?}");

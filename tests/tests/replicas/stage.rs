@@ -357,7 +357,7 @@ impl Stage {
             let has_all = machine
                 .addresses
                 .iter()
-                .all(|it| addresses.iter().any(|has| has.address == *it.address));
+                .all(|address| addresses.iter().any(|has| has.address == *address.address));
             ensure!(
                 has_all,
                 "{:?} has the addresses {addresses:?}",
@@ -419,13 +419,13 @@ impl Stage {
             .await?
             .items
             .into_iter()
-            .map(|it| (it.name_any(), it.resource_version()));
+            .map(|entry| (entry.name_any(), entry.resource_version()));
         let services = services.list_metadata(&ours).await?.items;
         Ok(nodes
             .chain(
                 services
                     .into_iter()
-                    .map(|it| (it.name_any(), it.resource_version())),
+                    .map(|service| (service.name_any(), service.resource_version())),
             )
             .collect())
     }

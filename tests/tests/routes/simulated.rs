@@ -291,8 +291,9 @@ fn marks(cloud: &Cloud) -> Vec<String> {
     routes.sort_by(|a, b| a.route.destination.cmp(&b.route.destination));
     routes
         .iter()
-        .map(|it| {
-            it.route
+        .map(|route| {
+            route
+                .route
                 .labels
                 .get("ccm-rs/cluster")
                 .cloned()

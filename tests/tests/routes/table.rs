@@ -101,7 +101,7 @@ impl Table {
             .routes
             .iter_mut()
             .filter(|route| route.destination_cidr == destination)
-            .for_each(|it| it.blackhole = true);
+            .for_each(|route| route.blackhole = true);
     }
 
     /// Returns `DESTINATION NODE` of all routes, in order.

@@ -39,7 +39,7 @@ pub(crate) fn cited_ids(text: &str, definitions: &BTreeMap<Id, Definition>) -> V
     let mut found = Vec::new();
     for range in IDS
         .captures_iter(text)
-        .filter(|it| !CURVES.contains(&&it[1]))
+        .filter(|captures| !CURVES.contains(&&captures[1]))
     {
         let first = Id::parse(&range[1]);
         let last = range.get(2).and_then(|last| Id::parse(last.as_str()));
@@ -89,8 +89,8 @@ impl Citations {
         }
         let unit_tested: BTreeSet<&str> = files
             .iter()
-            .filter(|it| has_unit_tests(it, files))
-            .map(|it| &*it.path)
+            .filter(|file| has_unit_tests(file, files))
+            .map(|file| &*file.path)
             .collect();
         for site in sites
             .values_mut()
@@ -115,20 +115,20 @@ fn has_unit_tests(file: &File, files: &[File]) -> bool {
     file.text.contains("\nmod tests {")
         || names
             .iter()
-            .any(|name| files.iter().any(|it| it.path == *name))
+            .any(|name| files.iter().any(|file| file.path == *name))
 }
 
 fn is_test_file(path: &str) -> bool {
     path.starts_with("tests/")
         || ["/tests/", "/tests.rs", "/fake/", "/benches/"]
             .iter()
-            .any(|it| path.contains(it))
+            .any(|bench| path.contains(bench))
 }
 
 /// Returns the name of the item that a line belongs to: the one below a doc comment, or the function around the line.
 fn item(lines: &[&str], number: usize) -> String {
     let name = Regex::new(r"\b(?:fn|struct|enum|trait|type|const|static|mod) (\w+)").unwrap();
-    let named = |line: &str| name.captures(line).map(|it| it[1].to_owned());
+    let named = |line: &str| name.captures(line).map(|captures| captures[1].to_owned());
     let line = lines[number].trim_start();
     if line.starts_with("//!") || line.starts_with('#') {
         return String::new();
@@ -137,7 +137,7 @@ fn item(lines: &[&str], number: usize) -> String {
         let is_code = |line: &&&str| {
             !["///", "//", "#["]
                 .iter()
-                .any(|it| line.trim_start().starts_with(it))
+                .any(|text| line.trim_start().starts_with(text))
         };
         let below = lines[number..]
             .iter()
@@ -146,8 +146,8 @@ fn item(lines: &[&str], number: usize) -> String {
             .trim_start();
         let word = || {
             below
-                .split(|it: char| !it.is_alphanumeric() && it != '_')
-                .find(|it| !["", "pub", "crate", "super"].contains(it))
+                .split(|character: char| !character.is_alphanumeric() && character != '_')
+                .find(|part| !["", "pub", "crate", "super"].contains(part))
         };
         return named(below)
             .or_else(|| word().map(str::to_owned))
@@ -157,10 +157,10 @@ fn item(lines: &[&str], number: usize) -> String {
     let around = lines[..number]
         .iter()
         .rev()
-        .filter(|it| indent(it) < indent(lines[number]));
+        .filter(|other_number| indent(other_number) < indent(lines[number]));
     around
-        .filter(|it| it.contains("fn "))
-        .find_map(|it| named(it))
+        .filter(|text| text.contains("fn "))
+        .find_map(|text| named(text))
         .unwrap_or_default()
 }
 
@@ -172,7 +172,7 @@ fn ranges_cite_what_lies_between() {
         is_normative: true,
     };
     let ids = ["SVC-20", "SVC-21", "SVC-22", "SVC-30"]
-        .map(|it| (Id::parse(it).unwrap(), definition.clone()));
+        .map(|text| (Id::parse(text).unwrap(), definition.clone()));
     let definitions = BTreeMap::from(ids);
     let cited = |text| {
         cited_ids(text, &definitions)

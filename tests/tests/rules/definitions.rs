@@ -51,8 +51,10 @@ impl Definition {
         let heading = format!("{id} {}", self.title).to_lowercase();
         let kept = heading
             .chars()
-            .filter(|it| it.is_alphanumeric() || " -_".contains(*it));
-        let anchor: String = kept.map(|it| if it == ' ' { '-' } else { it }).collect();
+            .filter(|character| character.is_alphanumeric() || " -_".contains(*character));
+        let anchor: String = kept
+            .map(|character| if character == ' ' { '-' } else { character })
+            .collect();
         match id.prefix.as_str() {
             "INV" => format!("{}#invariants", self.page),
             _ if self.title.is_empty() => self.page.clone(),
@@ -132,7 +134,7 @@ pub(crate) fn cases() -> BTreeMap<String, Vec<Id>> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(format!("{ROOT}/tests/cases")).unwrap() {
         let path = entry.unwrap().path();
-        if path.extension().is_none_or(|it| it != "yaml") {
+        if path.extension().is_none_or(|extension| extension != "yaml") {
             continue;
         }
         let text = std::fs::read_to_string(&path).unwrap();

@@ -19,7 +19,7 @@ fn cell(items: &Items) -> String {
     let files = items.iter().map(|(path, items)| {
         let names: Vec<&str> = items
             .iter()
-            .filter(|it| !it.is_empty())
+            .filter(|text| !text.is_empty())
             .map(String::as_str)
             .collect();
         let names = if names.is_empty() {
@@ -76,7 +76,7 @@ pub(crate) fn pages(
         for block in text
             .trim_end()
             .split("\n\n")
-            .filter(|it| !it.starts_with("Where: "))
+            .filter(|part| !part.starts_with("Where: "))
         {
             let id = block
                 .strip_prefix("### ")

@@ -19,7 +19,7 @@ fn shows_only(path: &str) -> bool {
         "tests/tests/cases/samples",
         "patches/",
     ];
-    begins.iter().any(|it| path.starts_with(it))
+    begins.iter().any(|begin| path.starts_with(begin))
 }
 
 /// Returns all files in which ids may be cited, in the order of their paths.
@@ -55,7 +55,7 @@ fn collect(folder: &Path, is_recursive: bool, files: &mut Vec<File>) {
         }
         let is_text = path
             .extension()
-            .is_some_and(|it| it == "rs" || it == "md" || it == "yaml");
+            .is_some_and(|extension| extension == "rs" || extension == "md" || extension == "yaml");
         let relative = path
             .strip_prefix(ROOT)
             .unwrap()

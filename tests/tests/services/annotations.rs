@@ -34,9 +34,9 @@ async fn they_are_written_with_the_status_and_need_no_other_sync() {
             .requests()
             .all()
             .iter()
-            .all(|it| it.resource != "services"
-                || it.verb != "patch"
-                || it.subresource == "status")
+            .all(|request| request.resource != "services"
+                || request.verb != "patch"
+                || request.subresource == "status")
     );
 }
 

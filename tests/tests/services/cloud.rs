@@ -268,7 +268,7 @@ impl LbCloud {
             .unwrap_or_default();
         let held = object["metadata"]["finalizers"]
             .as_array()
-            .is_some_and(|all| all.iter().any(|it| it == FINALIZER));
+            .is_some_and(|all| all.iter().any(|object| object == FINALIZER));
         if !held {
             self.state().violations.push(format!(
                 "{name} got a load balancer that no finalizer holds"

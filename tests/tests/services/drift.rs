@@ -80,7 +80,13 @@ async fn drift_is_put_right_if_asked() {
         world.clear();
         world.cloud.tamper(|balancer| balancer.ports = vec![22]);
         tokio::time::sleep(2 * PERIOD).await;
-        assert!(world.cloud.balancers().values().all(|it| it.ports == [80]));
+        assert!(
+            world
+                .cloud
+                .balancers()
+                .values()
+                .all(|load_balancer| load_balancer.ports == [80])
+        );
         let told = world.take_events("web");
         let reasons: Vec<_> = told
             .iter()
@@ -154,5 +160,11 @@ async fn a_look_that_hangs_or_fails_delays_nobody() {
     assert!(world.cloud.count("plan web") >= 1 && world.cloud.count("ensure api") == 1);
     world.user.set_ports("web", &[81]).await;
     tokio::time::sleep(Duration::from_secs(121)).await;
-    assert!(world.cloud.balancers().values().any(|it| it.ports == [81]));
+    assert!(
+        world
+            .cloud
+            .balancers()
+            .values()
+            .any(|load_balancer| load_balancer.ports == [81])
+    );
 }

@@ -117,7 +117,7 @@ async fn other_conditions_are_left_alone() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|it| it["reason"].as_str().unwrap())
+        .map(|condition| condition["reason"].as_str().unwrap())
         .collect();
     assert!(
         reasons.contains(&"Fine") && reasons.contains(&"Ensured") && reasons.len() == 2,

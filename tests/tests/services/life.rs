@@ -73,14 +73,14 @@ async fn all_writes_go_to_the_status_of_services() {
     let requests = world.api.requests().all();
     let written: Vec<_> = requests
         .iter()
-        .filter(|it| it.is_write() && it.user_agent.is_empty())
+        .filter(|request| request.is_write() && request.user_agent.is_empty())
         .collect();
     let main = written
         .iter()
-        .filter(|it| it.subresource != "status" && it.resource == "services");
+        .filter(|request| request.subresource != "status" && request.resource == "services");
     let by_the_user = ["create", "patch"];
     assert_eq!(
-        main.map(|it| it.verb).collect::<Vec<_>>(),
+        main.map(|request| request.verb).collect::<Vec<_>>(),
         by_the_user,
         "nothing but what the user did"
     );

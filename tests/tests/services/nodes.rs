@@ -63,7 +63,7 @@ async fn a_node_that_is_excluded_or_deleted_leaves_all_load_balancers() {
             .cloud
             .balancers()
             .values()
-            .all(|it| it.targets == ["worker-2=lbs://worker-2"])
+            .all(|load_balancer| load_balancer.targets == ["worker-2=lbs://worker-2"])
     );
     world.user.delete_node("worker-2").await;
     world.settle().await;
@@ -72,7 +72,7 @@ async fn a_node_that_is_excluded_or_deleted_leaves_all_load_balancers() {
             .cloud
             .balancers()
             .values()
-            .all(|it| it.targets.is_empty())
+            .all(|load_balancer| load_balancer.targets.is_empty())
     );
     let told = world.take_events("web-0");
     assert_eq!(
@@ -163,7 +163,7 @@ async fn a_failed_move_of_targets_is_made_good_by_the_services_own_sync() {
             .cloud
             .balancers()
             .values()
-            .all(|it| it.targets.len() == 3)
+            .all(|load_balancer| load_balancer.targets.len() == 3)
     );
     let told = world.take_events("web-0");
     assert_eq!(
@@ -187,7 +187,7 @@ async fn many_nodes_that_join_together_are_one_change() {
             .cloud
             .balancers()
             .values()
-            .all(|it| it.targets.len() == 52)
+            .all(|load_balancer| load_balancer.targets.len() == 52)
     );
 }
 
@@ -238,7 +238,7 @@ async fn labels_of_nodes_concern_only_services_that_select_by_them() {
             .cloud
             .balancers()
             .values()
-            .map(|it| it.targets.len())
+            .map(|load_balancer| load_balancer.targets.len())
             .collect()
     };
     let mut sizes = targets(&world);
@@ -316,7 +316,7 @@ async fn the_first_provider_id_of_a_node_brings_it_into_every_load_balancer_howe
             .cloud
             .balancers()
             .values()
-            .all(|it| it.targets.last().unwrap() == "worker-3=lbs://worker-3")
+            .all(|load_balancer| load_balancer.targets.last().unwrap() == "worker-3=lbs://worker-3")
     );
 }
 

@@ -30,7 +30,7 @@ async fn a_service_whose_ensure_hangs_delays_no_other() {
                 .cloud
                 .balancers()
                 .values()
-                .all(|it| it.targets.len() == n)
+                .all(|load_balancer| load_balancer.targets.len() == n)
         );
     }
     assert_eq!(world.cloud.count("bad"), 1, "nobody else calls for it");
@@ -51,7 +51,7 @@ async fn a_service_whose_targets_cannot_be_moved_delays_neither_others_nor_the_n
             .cloud
             .balancers()
             .values()
-            .filter(|it| it.targets.len() == n)
+            .filter(|load_balancer| load_balancer.targets.len() == n)
             .count();
         assert_eq!(moved, 2, "after {n} Nodes");
     }
@@ -63,7 +63,7 @@ async fn a_service_whose_targets_cannot_be_moved_delays_neither_others_nor_the_n
             .cloud
             .balancers()
             .values()
-            .any(|it| it.ports == [8080])
+            .any(|load_balancer| load_balancer.ports == [8080])
     );
     assert_eq!(world.cloud.balancers().len(), 4);
     assert_eq!(
@@ -82,7 +82,7 @@ async fn a_service_whose_targets_cannot_be_moved_delays_neither_others_nor_the_n
             .cloud
             .balancers()
             .values()
-            .any(|it| it.ports == [9090] && it.targets.len() == 5)
+            .any(|load_balancer| load_balancer.ports == [9090] && load_balancer.targets.len() == 5)
     );
 }
 
@@ -169,14 +169,16 @@ async fn calls_for_one_service_never_overlap_whatever_happens() {
     let balancers = world.cloud.balancers();
     assert_eq!(balancers.len(), 6);
     assert!(
-        balancers.values().all(|it| it.targets.len() == nodes),
+        balancers
+            .values()
+            .all(|load_balancer| load_balancer.targets.len() == nodes),
         "{nodes} Nodes: {balancers:?}"
     );
     for (uid, balancer) in balancers {
         let services = world.api.list("services");
         let service = services
             .iter()
-            .find(|it| it["metadata"]["uid"] == uid.as_str())
+            .find(|service| service["metadata"]["uid"] == uid.as_str())
             .unwrap();
         assert_eq!(service["spec"]["ports"][0]["port"], balancer.ports[0]);
         assert_eq!(

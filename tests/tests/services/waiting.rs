@@ -63,7 +63,7 @@ async fn one_worker_moves_the_targets_of_fifty_slow_load_balancers_in_a_minute()
             .cloud
             .balancers()
             .values()
-            .all(|it| it.targets.len() == 3)
+            .all(|load_balancer| load_balancer.targets.len() == 3)
     );
     assert_eq!(world.cloud.count("update"), 50);
 }

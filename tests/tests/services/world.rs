@@ -221,8 +221,9 @@ impl World {
         let requests = self.api.requests().all();
         let ours = requests
             .iter()
-            .filter(|it| it.resource == "services" && it.verb == "patch");
-        ours.filter(|it| it.subresource == "status").count()
+            .filter(|request| request.resource == "services" && request.verb == "patch");
+        ours.filter(|request| request.subresource == "status")
+            .count()
     }
 
     /// Forgets what was counted so far.

@@ -90,7 +90,10 @@ fn compare(built: &Image, expected: &Image) -> Result<()> {
     {
         let got = &built.container["Labels"][label];
         // These are arguments of the build.
-        let is_open = ["revision", "created"].iter().any(|it| label.ends_with(it)) && got == "";
+        let is_open = ["revision", "created"]
+            .iter()
+            .any(|text| label.ends_with(text))
+            && got == "";
         ensure!(
             got == wanted || is_open,
             "label {label} of the Containerfile is {got}, and of the layout {wanted}"

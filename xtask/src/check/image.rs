@@ -70,7 +70,7 @@ fn check_one(
             bail!("{path} is missing")
         };
         ensure!(
-            text.windows(11).any(|it| it == b"CERTIFICATE"),
+            text.windows(11).any(|window| window == b"CERTIFICATE"),
             "{path} has no certificates"
         );
     }

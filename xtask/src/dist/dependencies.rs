@@ -160,10 +160,10 @@ fn checksums(lock: &str) -> BTreeMap<Key, String> {
     };
     let blocks = lock.split("[[package]]");
     blocks
-        .filter_map(|it| {
+        .filter_map(|block| {
             Some((
-                (value(it, "name")?, value(it, "version")?),
-                value(it, "checksum")?,
+                (value(block, "name")?, value(block, "version")?),
+                value(block, "checksum")?,
             ))
         })
         .collect()
@@ -192,7 +192,7 @@ mod tests {
             "0 app v0.1.0 (/x)\n1 a v1.0.0\n2 b v2.0.0\n3 c v3.0.0\n1 b v2.0.0 (*)\n1 c v3.1.0\n";
         let mut edges = BTreeMap::new();
         add_edges(tree, &mut edges).unwrap();
-        let of = |it: Key| edges[&it].iter().cloned().collect::<Vec<_>>();
+        let of = |pair: Key| edges[&pair].iter().cloned().collect::<Vec<_>>();
         assert_eq!(
             of(key("app", "0.1.0")),
             [key("a", "1.0.0"), key("b", "2.0.0"), key("c", "3.1.0")]

@@ -256,7 +256,7 @@ mod tests {
             .as_array()
             .unwrap()
             .iter()
-            .map(|it| &it["platform"])
+            .map(|manifest| &manifest["platform"])
             .collect();
         let expected = ["amd64", "arm64"].map(|name| json!({"architecture": name, "os": "linux"}));
         assert_eq!(platforms, expected.iter().collect::<Vec<_>>());

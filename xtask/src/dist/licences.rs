@@ -80,7 +80,9 @@ fn texts(key: &Key, package: &Crate) -> Result<Vec<String>> {
         let is_code = name.ends_with(".rs") || name.ends_with(".toml");
         if item.path().is_file()
             && !is_code
-            && NAMES.iter().any(|it| name.to_uppercase().starts_with(it))
+            && NAMES
+                .iter()
+                .any(|other_name| name.to_uppercase().starts_with(other_name))
         {
             names.push(name);
         }
@@ -112,8 +114,9 @@ fn chosen(expression: &str) -> Result<&'static str> {
         anyhow::anyhow!("cannot parse the licence {expression:?}: {}", error.reason)
     })?;
     let is_enough = |name: &str| {
-        parsed.evaluate(|it| {
-            it.addition.is_none() && it.license.id().is_some_and(|id| id.name == name)
+        parsed.evaluate(|license_req| {
+            license_req.addition.is_none()
+                && license_req.license.id().is_some_and(|id| id.name == name)
         })
     };
     match PREFERRED.into_iter().find(|name| is_enough(name)) {

@@ -26,11 +26,21 @@ impl Inventory {
             .iter()
             .map(|service| (default_load_balancer_name(service), name(service)));
         let services: BTreeMap<String, String> = services.collect();
-        let balancer = |it: &Balancer| {
-            let whose = services.get(&it.name).map_or("nobody", String::as_str);
-            (it.id.clone(), format!("of {whose}: {}", it.state()))
+        let balancer = |load_balancer: &Balancer| {
+            let whose = services
+                .get(&load_balancer.name)
+                .map_or("nobody", String::as_str);
+            (
+                load_balancer.id.clone(),
+                format!("of {whose}: {}", load_balancer.state()),
+            )
         };
-        let route = |it: &CloudRoute| (format!("route {}", it.route.destination), leads_to(it));
+        let route = |route: &CloudRoute| {
+            (
+                format!("route {}", route.route.destination),
+                leads_to(route),
+            )
+        };
         Self {
             balancers: observed.cloud.balancers.iter().map(balancer).collect(),
             routes: observed.cloud.routes.iter().map(route).collect(),

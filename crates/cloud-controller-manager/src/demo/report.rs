@@ -168,19 +168,19 @@ impl Report {
         let spent = |count: fn(&Requests) -> u64| count(after).saturating_sub(count(before));
         Some(PerService {
             cloud_reads: per(
-                spent(|it| it.to_cloud_about("/v1/load-balancers")[0]),
+                spent(|requests| requests.to_cloud_about("/v1/load-balancers")[0]),
                 count,
             ),
             cloud_changes: per(
-                spent(|it| it.to_cloud_about("/v1/load-balancers")[1]),
+                spent(|requests| requests.to_cloud_about("/v1/load-balancers")[1]),
                 count,
             ),
             writes: per(
-                spent(|it| it.writes_of(Sender::ServiceController, "services")),
+                spent(|requests| requests.writes_of(Sender::ServiceController, "services")),
                 count,
             ),
             events: per(
-                spent(|it| it.writes_of(Sender::ServiceController, "events")),
+                spent(|requests| requests.writes_of(Sender::ServiceController, "events")),
                 count,
             ),
         })

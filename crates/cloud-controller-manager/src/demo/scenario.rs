@@ -212,9 +212,9 @@ mod tests {
     fn every_step_with_services_says_what_the_cloud_must_have() {
         let steps = scenario(5, 3);
         let judges_cloud = |step: &ScenarioStep| {
-            let judges = |it: &Expectation| {
+            let judges = |expectation: &Expectation| {
                 matches!(
-                    it,
+                    expectation,
                     Expectation::Balanced { .. } | Expectation::Interrupted { .. }
                 )
             };

@@ -46,7 +46,7 @@ impl User {
             spec.ports
                 .iter_mut()
                 .flatten()
-                .for_each(|it| it.port = port.into());
+                .for_each(|other_port| other_port.port = port.into());
         };
         self.edit(name, change).await
     }

@@ -56,7 +56,7 @@ fn the_exit_code_says_whether_something_fails_and_nothing_is_changed() {
         .as_array()
         .unwrap()
         .iter()
-        .filter(|it| it["severity"] == "failure")
+        .filter(|finding| finding["severity"] == "failure")
         .collect();
     assert_eq!(failed.len(), 1, "{stdout}");
     assert_eq!(failed[0]["check"], "cloud token");

@@ -113,7 +113,7 @@ fn an_object_is_explained_on_one_screen_and_nothing_is_changed() {
         .requests()
         .all()
         .into_iter()
-        .map(|it| (it.verb.to_owned(), it.resource))
+        .map(|request| (request.verb.to_owned(), request.resource))
         .collect();
     let documented = documented();
     let undocumented: Vec<_> = sent.difference(&documented).collect();

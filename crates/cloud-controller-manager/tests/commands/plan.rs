@@ -196,14 +196,14 @@ fn orphans_are_listed_and_deleted_only_after_a_confirmation() {
             .cloud
             .load_balancers()
             .into_iter()
-            .map(|it| it.spec.name)
+            .map(|load_balancer| load_balancer.spec.name)
             .collect::<Vec<_>>()
     };
     let ids: Vec<_> = served
         .cloud
         .load_balancers()
         .into_iter()
-        .map(|it| it.id)
+        .map(|load_balancer| load_balancer.id)
         .collect();
 
     let (code, stdout, stderr) = orphans(&[]);
@@ -266,7 +266,7 @@ fn orphans_are_listed_and_deleted_only_after_a_confirmation() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|it| it["state"].as_str().unwrap())
+        .map(|orphan| orphan["state"].as_str().unwrap())
         .collect();
     assert_eq!(
         (code, states, left().len()),

@@ -135,8 +135,10 @@ impl Memory {
             .iter()
             .map(|deletion| &deletion.destination)
             .chain(creates);
-        let mut open: HashSet<Destination> =
-            changes.filter(|it| ended.contains(it)).cloned().collect();
+        let mut open: HashSet<Destination> = changes
+            .filter(|destination| ended.contains(destination))
+            .cloned()
+            .collect();
         plan.deletes
             .retain(|deletion| !ended.contains(&deletion.destination));
         plan.creates
@@ -147,7 +149,7 @@ impl Memory {
             for (destination, decision) in record
                 .decisions
                 .iter_mut()
-                .filter(|(it, _)| ended.contains(it))
+                .filter(|(destination, _)| ended.contains(destination))
             {
                 let known = old
                     .and_then(|old| old.decisions.get(destination))

@@ -144,8 +144,8 @@ impl RouteController {
         let items = items(deletes, creates);
         {
             let mut memory = self.memory();
-            memory.retain(&items, |it| {
-                work.in_flight.contains_key(it) || ended.contains(it)
+            memory.retain(&items, |destination| {
+                work.in_flight.contains_key(destination) || ended.contains(destination)
             });
             memory.supersede(&items, &work.in_flight);
         }

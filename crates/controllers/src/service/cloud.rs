@@ -115,7 +115,7 @@ impl Cloud {
     pub(super) fn name(&self, service: &Service) -> String {
         self.provider
             .load_balancers()
-            .map(|it| it.name(&self.cluster, service))
+            .map(|load_balancer| load_balancer.name(&self.cluster, service))
             .unwrap_or_default()
     }
 
@@ -126,7 +126,10 @@ impl Cloud {
     /// Returns the load balancer with this controller's owner tags, even if incomplete.
     pub(super) async fn find(&self, service: &Service) -> Result<Option<LoadBalancerStatus>> {
         let request = self.request(service, &[], &());
-        self.call(CallKind::Find, &(), |it| it.get(request)).await
+        self.call(CallKind::Find, &(), |load_balancers| {
+            load_balancers.get(request)
+        })
+        .await
     }
 
     pub(super) async fn ensure(
@@ -137,7 +140,9 @@ impl Cloud {
     ) -> Result<Option<LoadBalancerStatus>> {
         let (request, start) = (self.request(service, nodes, callbacks), Instant::now());
         let result = self
-            .call(CallKind::Change, callbacks, |it| it.ensure(request))
+            .call(CallKind::Change, callbacks, |load_balancers| {
+                load_balancers.ensure(request)
+            })
             .await;
         self.metrics.ensured(start.elapsed(), result.is_ok());
         result
@@ -150,8 +155,10 @@ impl Cloud {
         callbacks: &dyn SyncCallbacks,
     ) -> Result<()> {
         let request = self.request(service, nodes, callbacks);
-        self.call(CallKind::Change, callbacks, |it| it.update_targets(request))
-            .await
+        self.call(CallKind::Change, callbacks, |load_balancers| {
+            load_balancers.update_targets(request)
+        })
+        .await
     }
 
     pub(super) async fn delete(
@@ -161,7 +168,9 @@ impl Cloud {
     ) -> Result<()> {
         let (request, start) = (self.request(service, &[], callbacks), Instant::now());
         let result = self
-            .call(CallKind::Change, callbacks, |it| it.delete(request))
+            .call(CallKind::Change, callbacks, |load_balancers| {
+                load_balancers.delete(request)
+            })
             .await;
         self.metrics.deleted(start.elapsed(), result.is_ok());
         result
@@ -170,8 +179,10 @@ impl Cloud {
     /// Returns the changes that would bring the load balancer in sync.
     pub(super) async fn plan(&self, service: &Service, nodes: &[Arc<Node>]) -> Result<Plan> {
         let request = self.request(service, nodes, &());
-        self.call(CallKind::Plan, &(), |it| it.plan(request, Goal::Ensured))
-            .await
+        self.call(CallKind::Plan, &(), |load_balancers| {
+            load_balancers.plan(request, Goal::Ensured)
+        })
+        .await
     }
 
     fn request<'a>(

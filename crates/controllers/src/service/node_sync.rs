@@ -80,7 +80,7 @@ impl ServiceController {
         }
         let nodes = targets.nodes.iter().map(|node| &**node);
         let unknown = NoIdentity::of(&*self.context.provider, nodes)
-            .filter(|it| self.explains() && it.lasts())?;
+            .filter(|error| self.explains() && error.lasts())?;
         Some(ServiceEvent::NoTargets(Some(unknown.to_string())))
     }
 
@@ -94,7 +94,7 @@ impl ServiceController {
         let Some(service) = self
             .ledger
             .service(key)
-            .filter(|it| gets_targets(it, &self.options))
+            .filter(|service| gets_targets(service, &self.options))
         else {
             return Ok(());
         };

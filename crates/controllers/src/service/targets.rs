@@ -408,7 +408,7 @@ mod tests {
     #[test]
     fn addresses_count_only_for_those_who_follow_them() {
         let with = |addresses: &[&str]| {
-            let internal = |it: &&str| NodeAddress::new(AddressType::InternalIP, it);
+            let internal = |text: &&str| NodeAddress::new(AddressType::InternalIP, text);
             TargetSet::eligible(&[Node {
                 addresses: addresses.iter().map(internal).collect(),
                 ..node("a", "p://a")

@@ -484,7 +484,7 @@ mod tests {
         let uids: Vec<_> = vanished
             .of("a/b")
             .iter()
-            .filter_map(|it| it.metadata.uid.clone())
+            .filter_map(|entry| entry.metadata.uid.clone())
             .collect();
         assert_eq!(
             (uids, vanished.len()),

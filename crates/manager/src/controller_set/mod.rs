@@ -300,8 +300,8 @@ impl ControllerSet {
             .is_ok();
         let given_up: Vec<_> = running
             .iter()
-            .filter(|it| it.pulse.gave_up())
-            .map(|it| it.names.canonical)
+            .filter(|running_controller| running_controller.pulse.gave_up())
+            .map(|running_controller| running_controller.names.canonical)
             .collect();
         if !has_ended {
             tracing::warn!(

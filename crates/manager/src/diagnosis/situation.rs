@@ -118,10 +118,13 @@ fn server_in(path: &Path, context: Option<&str>) -> Option<String> {
     let context = file
         .contexts
         .iter()
-        .find(|it| it.name == context)?
+        .find(|entry| entry.name == context)?
         .context
         .as_ref()?;
-    let cluster = file.clusters.iter().find(|it| it.name == context.cluster)?;
+    let cluster = file
+        .clusters
+        .iter()
+        .find(|cluster| cluster.name == context.cluster)?;
     cluster.cluster.as_ref()?.server.clone()
 }
 

@@ -160,7 +160,7 @@ impl Flags {
             .unwrap_or_default();
         given
             .split(',')
-            .filter(|it| !it.is_empty())
+            .filter(|part| !part.is_empty())
             .map(str::to_owned)
             .collect()
     }

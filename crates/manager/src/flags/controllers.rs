@@ -27,7 +27,7 @@ fn translated(item: &str) -> Vec<String> {
     let known = OTHER_NAMES.iter().find(|(other, _)| *other == name(item));
     known.map_or_else(
         || vec![item.to_owned()],
-        |(_, names)| names.iter().map(|it| format!("{minus}{it}")).collect(),
+        |(_, names)| names.iter().map(|name| format!("{minus}{name}")).collect(),
     )
 }
 

@@ -77,14 +77,20 @@ impl Features {
             &configuration.authentication,
             configuration.serving.port != 0,
         );
-        let election = configuration.election.clone().map(|it| Election {
-            namespace: it.namespace,
-            leases: [Some(it.name), migration.map(|it| it.leader_name.clone())]
+        let election = configuration
+            .election
+            .clone()
+            .map(|election_settings| Election {
+                namespace: election_settings.namespace,
+                leases: [
+                    Some(election_settings.name),
+                    migration.map(|leader_migration| leader_migration.leader_name.clone()),
+                ]
                 .into_iter()
                 .flatten()
                 .collect(),
-            ..Election::default()
-        });
+                ..Election::default()
+            });
         Self {
             election,
             service_account_credentials: configuration.use_service_account_credentials,

@@ -34,7 +34,7 @@ impl Missing {
                 }
                 let names: Vec<_> = of_verb
                     .into_iter()
-                    .map(|it| it.name)
+                    .map(|grant| grant.name)
                     .filter(|name| !name.is_empty())
                     .collect();
                 let part = Rule {

@@ -207,10 +207,12 @@ mod tests {
         });
         let requests = requests.unwrap();
         assert_eq!(requests.get_metric().len(), 257);
-        let other = requests
-            .get_metric()
-            .iter()
-            .find(|metric| metric.get_label().iter().any(|it| it.value() == OTHER));
+        let other = requests.get_metric().iter().find(|metric| {
+            metric
+                .get_label()
+                .iter()
+                .any(|label_pair| label_pair.value() == OTHER)
+        });
         assert_eq!(
             other.map(|metric| metric.get_counter().get_value()),
             Some(744.0)

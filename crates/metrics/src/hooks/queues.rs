@@ -80,24 +80,24 @@ impl QueueMetrics for Queues {
         self.update(queue, |_| ());
     }
     fn depth(&self, queue: &str, keys: usize) {
-        self.update(queue, |it| it.depth.set(number(keys)));
+        self.update(queue, |queue| queue.depth.set(number(keys)));
     }
     fn added(&self, queue: &str, keys: usize) {
-        self.update(queue, |it| it.adds.inc_by(keys as u64));
+        self.update(queue, |queue| queue.adds.inc_by(keys as u64));
     }
     fn waited(&self, queue: &str, time: Duration) {
-        self.update(queue, |it| it.wait.observe(time.as_secs_f64()));
+        self.update(queue, |queue| queue.wait.observe(time.as_secs_f64()));
     }
     fn worked(&self, queue: &str, time: Duration) {
-        self.update(queue, |it| it.work.observe(time.as_secs_f64()));
+        self.update(queue, |queue| queue.work.observe(time.as_secs_f64()));
     }
     fn unfinished_work(&self, queue: &str, sum: Duration) {
-        self.update(queue, |it| it.unfinished.set(sum.as_secs_f64()));
+        self.update(queue, |queue| queue.unfinished.set(sum.as_secs_f64()));
     }
     fn longest_running(&self, queue: &str, age: Duration) {
-        self.update(queue, |it| it.longest.set(age.as_secs_f64()));
+        self.update(queue, |queue| queue.longest.set(age.as_secs_f64()));
     }
     fn retried(&self, queue: &str) {
-        self.update(queue, |it| it.retries.inc());
+        self.update(queue, |queue| queue.retries.inc());
     }
 }

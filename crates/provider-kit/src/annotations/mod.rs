@@ -104,7 +104,7 @@ impl<'a> Annotations<'a> {
 
     /// Warns of annotations that begin with `prefix` and are not `declared`, because no code reads them.
     pub fn unknown(&mut self, prefix: &str, declared: &[&dyn Declared]) {
-        let rows: Vec<_> = declared.iter().map(|it| it.row()).collect();
+        let rows: Vec<_> = declared.iter().map(|setting| setting.row()).collect();
         let known: Vec<&str> = rows
             .iter()
             .flat_map(|row| std::iter::once(&row.key).chain(row.aliases))

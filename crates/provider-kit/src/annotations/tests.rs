@@ -238,7 +238,7 @@ fn unknown_keys_and_suggestions_are_limited_and_long_names_are_not_compared() {
         "acme/",
         &declared
             .iter()
-            .map(|it| it as &dyn Declared)
+            .map(|declaration| declaration as &dyn Declared)
             .collect::<Vec<_>>(),
     );
     let suggested = annotations

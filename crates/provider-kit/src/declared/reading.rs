@@ -152,7 +152,7 @@ impl Reading {
             let hints: Vec<_> = self
                 .warnings
                 .iter()
-                .filter(|it| it.contains(DID_YOU_MEAN))
+                .filter(|warning| warning.contains(DID_YOU_MEAN))
                 .cloned()
                 .collect();
             hints.into_iter().for_each(|hint| self.mistake(hint));

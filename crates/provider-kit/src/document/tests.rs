@@ -135,8 +135,8 @@ fn unknown_keys_are_named_with_their_place() {
         "f:4:10: unknown key inner.zebra: nothing reads it",
     ];
     assert_eq!(
-        BTreeMap::from_iter(warnings.iter().map(|it| (&**it, ()))),
-        BTreeMap::from(expected.map(|it| (it, ())))
+        BTreeMap::from_iter(warnings.iter().map(|warning| (&**warning, ()))),
+        BTreeMap::from(expected.map(|text| (text, ())))
     );
 }
 

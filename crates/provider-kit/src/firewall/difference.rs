@@ -109,8 +109,9 @@ pub fn difference<'a, I>(
     let mut add: Vec<&Rule> = Vec::new();
     let covered = normalized_of(&kept.iter().map(|(_, rule)| rule).collect::<Vec<_>>());
     for (at, rule) in wanted.iter().enumerate() {
-        let is_left_to_another =
-            |(other, it): (usize, &&Rule)| it.contains(rule) && (other < at || !rule.contains(it));
+        let is_left_to_another = |(other, other_rule): (usize, &&Rule)| {
+            other_rule.contains(rule) && (other < at || !rule.contains(other_rule))
+        };
         if !is_covered(rule, &covered) && !wanted.iter().enumerate().any(is_left_to_another) {
             add.push(rule);
         }

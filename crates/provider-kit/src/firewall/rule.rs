@@ -362,7 +362,7 @@ fn read(text: &str) -> Option<Rule> {
             ports,
             peer.parse().ok()?,
         ))
-        .filter(|it| it.family == family),
+        .filter(|rule| rule.family == family),
     }
 }
 

@@ -48,9 +48,15 @@ impl RuleSet {
 
     /// Replaces the rules for which `is_own` holds. A rule that is there already stays as it is.
     pub fn replace(&mut self, wanted: &[Rule], is_own: impl Fn(&Rule) -> bool) {
-        self.rules
-            .retain(|rule| !is_own(rule) || wanted.iter().any(|it| it.admits_same(rule)));
-        let is_new = |rule: &&Rule| !self.rules.iter().any(|it| it.admits_same(rule));
+        self.rules.retain(|rule| {
+            !is_own(rule) || wanted.iter().any(|other_rule| other_rule.admits_same(rule))
+        });
+        let is_new = |rule: &&Rule| {
+            !self
+                .rules
+                .iter()
+                .any(|other_rule| other_rule.admits_same(rule))
+        };
         let new: Vec<Rule> = wanted.iter().filter(is_new).cloned().collect();
         self.rules.extend(new);
     }
@@ -135,8 +141,8 @@ mod tests {
     use super::*;
 
     async fn written(is_full: bool) -> Vec<&'static str> {
-        let [old, new] = ["tcp 80", "tcp 81"].map(|it| {
-            format!("ingress IPv4 {it} 10.0.0.0/8")
+        let [old, new] = ["tcp 80", "tcp 81"].map(|text| {
+            format!("ingress IPv4 {text} 10.0.0.0/8")
                 .parse::<Rule>()
                 .unwrap()
         });

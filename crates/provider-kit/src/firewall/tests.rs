@@ -145,8 +145,12 @@ fn difference_keeps_rules_that_cover_the_wanted_ones_in_another_division() {
         (&[both], &[one, both, two, both], &[], &[0, 2, 3]),
     ];
     for (wanted, present, add, remove) in table {
-        let wanted: Vec<Rule> = wanted.iter().map(|it| rule(it)).collect();
-        let present: Vec<(usize, Rule)> = present.iter().map(|it| rule(it)).enumerate().collect();
+        let wanted: Vec<Rule> = wanted.iter().map(|text| rule(text)).collect();
+        let present: Vec<(usize, Rule)> = present
+            .iter()
+            .map(|present| rule(present))
+            .enumerate()
+            .collect();
         let difference = difference(None, &wanted, &present);
         let added: Vec<String> = difference.add.iter().map(ToString::to_string).collect();
         assert_eq!(

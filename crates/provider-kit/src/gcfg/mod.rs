@@ -109,7 +109,7 @@ impl GitConfigSettings {
     pub fn defaults(&mut self, sub: &str, keys: &[&dyn Declared]) -> Defaults {
         let found: BTreeMap<_, _> = keys
             .iter()
-            .map(|it| it.row().key)
+            .map(|setting| setting.row().key)
             .filter_map(|key| Some((key, self.found(sub, key)?)))
             .collect();
         self.reading.defaults(keys, |key| found.get(key).cloned())
@@ -185,8 +185,8 @@ impl GitConfigSettings {
         let of_it = self
             .sections
             .iter()
-            .filter(|it| it.name.eq_ignore_ascii_case(section));
-        of_it.filter_map(|it| it.sub.clone()).collect()
+            .filter(|other_section| other_section.name.eq_ignore_ascii_case(section));
+        of_it.filter_map(|section| section.sub.clone()).collect()
     }
 
     /// Adds a mistake in a key that the caller found; `why` completes the sentence that begins with file, line, section
@@ -213,7 +213,7 @@ impl GitConfigSettings {
         let known: Vec<&str> = declared
             .iter()
             .flat_map(|list| list.iter())
-            .map(|it| it.row().key)
+            .map(|setting| setting.row().key)
             .collect();
         let sections: Vec<&str> = known
             .iter()
@@ -235,8 +235,9 @@ impl GitConfigSettings {
                 continue;
             }
             if of_it.is_empty() {
-                let named = sections.iter().find(|it| {
-                    it.strip_suffix(" \"name\"")
+                let named = sections.iter().find(|section| {
+                    section
+                        .strip_suffix(" \"name\"")
                         .is_some_and(|plain| plain.eq_ignore_ascii_case(&title))
                 });
                 let hint = match named {
@@ -264,7 +265,7 @@ impl GitConfigSettings {
                 }
                 let elsewhere = known
                     .iter()
-                    .find(|known| known.split_once("] ").is_some_and(|(_, it)| it == key));
+                    .find(|known| known.split_once("] ").is_some_and(|(_, text)| text == key));
                 let hint = match elsewhere {
                     Some(meant) => format!(": did you mean {meant}?"),
                     None => hint(key, &of_it, str::to_owned),
@@ -354,10 +355,10 @@ fn hint(name: &str, known: &[&str], shown: impl Fn(&str) -> String) -> String {
         &name.to_ascii_lowercase(),
         &known
             .iter()
-            .map(|it| it.to_ascii_lowercase())
+            .map(|text| text.to_ascii_lowercase())
             .collect::<Vec<_>>(),
     )
-    .and_then(|meant| known.iter().find(|it| it.eq_ignore_ascii_case(meant)));
+    .and_then(|meant| known.iter().find(|text| text.eq_ignore_ascii_case(meant)));
     nearest.map_or_else(
         || ": nothing reads it".to_owned(),
         |meant| format!(": did you mean {}?", shown(meant)),

@@ -395,7 +395,7 @@ proptest! {
         let (sections, mistakes) = parse(&text);
         let lines = text.split('\n').count();
         let entries = sections.iter().flat_map(|section| section.entries.iter().map(|entry| entry.line));
-        for line in sections.iter().map(|section| section.line).chain(entries).chain(mistakes.iter().map(|it| it.line)) {
+        for line in sections.iter().map(|section| section.line).chain(entries).chain(mistakes.iter().map(|mistake| mistake.line)) {
             prop_assert!((1..=lines).contains(&usize::try_from(line).unwrap()));
         }
     }
@@ -414,7 +414,7 @@ proptest! {
         for pair in mistakes.windows(2) {
             prop_assert!(pair[0].line < pair[1].line, "in the order of the file, one for a line: {text:?}");
         }
-        let broken = sections.iter().flat_map(|it| &it.entries).filter(|it| it.text == Text::Broken).count();
+        let broken = sections.iter().flat_map(|section| &section.entries).filter(|entry| entry.text == Text::Broken).count();
         prop_assert!(broken <= mistakes.len());
     }
 

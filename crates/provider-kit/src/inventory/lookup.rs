@@ -307,7 +307,11 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
         for open in open.chunks(PREPARED_READS) {
             let reads: Vec<_> = open
                 .iter()
-                .map(|it| inventory.read_one(it, priority, is_brief).boxed())
+                .map(|pending_lookup| {
+                    inventory
+                        .read_one(pending_lookup, priority, is_brief)
+                        .boxed()
+                })
                 .collect();
             let mut reads =
                 futures::stream::iter(reads).buffered(inventory.source().concurrent_reads());

@@ -276,7 +276,7 @@ async fn a_list_without_a_total_is_no_proof_that_a_machine_is_gone() {
     let answers = inventory.lookup(&nodes, FRESH).await;
     let gone = answers
         .iter()
-        .map(|it| gone(it).is_some())
+        .map(|state| gone(state).is_some())
         .enumerate()
         .filter(|(_, gone)| *gone)
         .map(|(at, _)| at);
@@ -286,7 +286,7 @@ async fn a_list_without_a_total_is_no_proof_that_a_machine_is_gone() {
     // Machines that all lists lack are read over several lookups, and not at all if the list is empty.
     inventory.change(|machines| machines.retain(|vm| vm.id == "i-98"));
     let answers = inventory.lookup(&joined(0..80), FRESH).await;
-    assert_eq!(answers.iter().filter(|it| it.is_err()).count(), 30);
+    assert_eq!(answers.iter().filter(|state| state.is_err()).count(), 30);
     assert_eq!(inventory.costs(), (1, 1, 50));
     inventory.change(Vec::clear);
     assert!(

@@ -222,7 +222,7 @@ impl Attributes {
     #[must_use]
     pub fn differences(&self, actual: &Self) -> Vec<Difference> {
         self.all_differences(actual)
-            .filter(|it| !self.is_fixed(&it.key))
+            .filter(|difference| !self.is_fixed(&difference.key))
             .collect()
     }
 
@@ -230,7 +230,7 @@ impl Attributes {
     #[must_use]
     pub fn differs_in_fixed(&self, actual: &Self) -> bool {
         self.all_differences(actual)
-            .any(|it| self.is_fixed(&it.key))
+            .any(|difference| self.is_fixed(&difference.key))
     }
 
     /// Returns `true` if `wanted` has a fixed setting of which these settings say nothing.

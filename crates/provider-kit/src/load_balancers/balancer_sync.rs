@@ -204,7 +204,7 @@ impl BalancerSync {
             || self
                 .actual
                 .as_deref()
-                .is_some_and(|it| self.is_to_be_replaced(it, context))
+                .is_some_and(|load_balancer| self.is_to_be_replaced(load_balancer, context))
         {
             self.report_left_out(context);
             return self.settle(ResourceSource::Read, Next::Send(Vec::new()), context);

@@ -231,8 +231,9 @@ impl LoadBalancerCache {
         let actuals = state.entries.values().map(|entry| &entry.actual);
         let of_this_cluster =
             actuals.filter(|actual| actual.owner_tags.cluster.as_deref() == Some(id));
-        let orphans = of_this_cluster.filter(|it| {
-            it.owner_tags
+        let orphans = of_this_cluster.filter(|load_balancer| {
+            load_balancer
+                .owner_tags
                 .service
                 .as_deref()
                 .is_some_and(|uid| !lives(uid))

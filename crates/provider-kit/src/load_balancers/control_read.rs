@@ -23,7 +23,10 @@ const MOST_READS: usize = 3;
 /// is set before the first write to the cloud, while the status may never have been written (INV-2).
 fn may_have_one(service: &Service) -> bool {
     let finalizers = service.metadata.finalizers.as_deref().unwrap_or_default();
-    finalizers.iter().any(|it| it == FINALIZER_LOAD_BALANCER) || !shown(service).is_empty()
+    finalizers
+        .iter()
+        .any(|finalizer| finalizer == FINALIZER_LOAD_BALANCER)
+        || !shown(service).is_empty()
 }
 
 /// The result of a control read.

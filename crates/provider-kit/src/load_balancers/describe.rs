@@ -109,8 +109,12 @@ fn description(
         (OwnerTags::SERVICE, service),
         ("legacy owner", &actual.legacy_owner),
     ];
-    let address =
-        |it: &cloud_provider::LoadBalancerIngress| it.ip.clone().or_else(|| it.hostname.clone());
+    let address = |load_balancer_ingress: &cloud_provider::LoadBalancerIngress| {
+        load_balancer_ingress
+            .ip
+            .clone()
+            .or_else(|| load_balancer_ingress.hostname.clone())
+    };
     LoadBalancerDescription {
         id,
         name,

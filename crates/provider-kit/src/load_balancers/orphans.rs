@@ -134,7 +134,7 @@ impl LoadBalancerEngine {
             addresses: actual
                 .ingress
                 .iter()
-                .filter_map(|it| it.ip.clone().or_else(|| it.hostname.clone()))
+                .filter_map(|ingress| ingress.ip.clone().or_else(|| ingress.hostname.clone()))
                 .collect(),
             details: actual
                 .graph

@@ -269,8 +269,10 @@ impl OwnershipResult {
         if result.choice == Choice::Found {
             // Another cluster may have a Service with the same legacy owner tag: this Service owns the ones whose
             // address it shows.
-            result.ours.retain(|it| {
-                it.owner_tags != OwnerTags::default() || is_requested(it) || is_shown(it)
+            result.ours.retain(|load_balancer| {
+                load_balancer.owner_tags != OwnerTags::default()
+                    || is_requested(load_balancer)
+                    || is_shown(load_balancer)
             });
         }
         // Of two, the requested one comes first; else the one whose address users know, then the one that serves.
@@ -350,7 +352,7 @@ impl OwnershipResult {
             actual
                 .graph
                 .as_ref()
-                .is_none_or(|it| it.balancer_attributes().is_some())
+                .is_none_or(|graph| graph.balancer_attributes().is_some())
         };
         self.ours.first().filter(carries).filter(|_| is_new)
     }
@@ -376,7 +378,7 @@ impl OwnershipResult {
             .of_its_kind()
             .iter()
             .skip(1)
-            .find(|it| it.owner_tags == OwnerTags::default());
+            .find(|load_balancer| load_balancer.owner_tags == OwnerTags::default());
         match (self.of_its_kind().first(), untagged) {
             (Some(first), Some(other)) => Err(Error::invalid(format!(
                 "{} and {} both carry the legacy owner tag of this Service; remove it from one of them, or delete that one",
@@ -522,8 +524,8 @@ fn claim(actual: &ObservedLoadBalancer, identity: &Identity<'_>, others: &Others
         (tag, Some(other)) => {
             let services = others.services();
             match (
-                owner(identity, &services, |it| {
-                    it.metadata.uid.as_deref() == Some(other)
+                owner(identity, &services, |owner| {
+                    owner.metadata.uid.as_deref() == Some(other)
                 }),
                 has_legacy_tag(&services),
             ) {
@@ -576,10 +578,10 @@ fn owner_by_legacy_tag(
     services: &[Arc<Service>],
 ) -> Owner {
     let is_ours = actual.legacy_owner == identity.legacy_owner;
-    owner(identity, services, |it| {
+    owner(identity, services, |owner| {
         !is_ours
             && actual.legacy_owner.is_some()
-            && (others.naming)(it).legacy_owner == actual.legacy_owner
+            && (others.naming)(owner).legacy_owner == actual.legacy_owner
     })
 }
 
@@ -677,7 +679,7 @@ fn is_going(owner_tags: &OwnerTags, identity: &Identity<'_>, caches: Option<&dyn
     let of = |uid: Option<&str>| {
         services
             .iter()
-            .find(|it| uid.is_some() && it.metadata.uid.as_deref() == uid)
+            .find(|service| uid.is_some() && service.metadata.uid.as_deref() == uid)
     };
     // A cache that does not even contain the Service at hand proves nothing; nor does a name that two clusters may
     // have.
@@ -749,7 +751,7 @@ mod tests {
         let uids = [None, Some("us"), Some("live"), Some("dead")];
         for (cluster, service) in clusters
             .iter()
-            .flat_map(|it| uids.iter().map(move |uid| (*it, *uid)))
+            .flat_map(|cluster| uids.iter().map(move |uid| (*cluster, *uid)))
         {
             for (legacy_owner, name) in uids
                 .iter()

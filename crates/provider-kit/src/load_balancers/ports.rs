@@ -60,7 +60,7 @@ pub fn each_port(
         .unwrap_or_default();
     ports.iter().map(move |port| {
         let named = port.protocol.as_deref().unwrap_or("TCP");
-        let protocol = accepted.iter().find(|it| **it == named);
+        let protocol = accepted.iter().find(|text| **text == named);
         let wrong = || {
             invalid(
                 port.port,

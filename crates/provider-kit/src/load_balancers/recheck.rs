@@ -74,7 +74,7 @@ impl Run<'_> {
         let services = self.balancers.caches()?.services();
         let now = services
             .into_iter()
-            .find(|it| it.metadata.uid.as_deref() == Some(self.identity.uid()))?;
+            .find(|service| service.metadata.uid.as_deref() == Some(self.identity.uid()))?;
         let before = self.identity.service;
         let is_same = now.spec == before.spec
             && now.metadata.annotations == before.metadata.annotations

@@ -57,7 +57,7 @@ mod tests {
         let (accepted, requests) = (Mutex::new(Vec::new()), Mutex::new(0));
         let send = async |part: Vec<u32>| {
             *requests.lock() += 1;
-            match part.iter().find(|it| **it >= 100) {
+            match part.iter().find(|part| **part >= 100) {
                 Some(bad) => Err(Error::invalid(format!("{bad} is refused"))),
                 None => {
                     accepted.lock().extend(part.clone());

@@ -226,7 +226,7 @@ impl<'a> ServiceSync<'a> {
             self.context
                 .desired
                 .as_ref()
-                .is_some_and(|it| graph.lacks_fixed_of(it))
+                .is_some_and(|desired| graph.lacks_fixed_of(desired))
         };
         match known.cloned() {
             Some(known) if graph.is_some_and(lacks) => {

@@ -126,6 +126,7 @@ impl Context<'_> {
             .as_ref()
             .filter(|_| actual.graph.is_some())
             .map(replacement);
-        replacement.is_some_and(|replacement| replacement.is_ok_and(|it| it.is_due()))
+        replacement
+            .is_some_and(|replacement| replacement.is_ok_and(|replacement| replacement.is_due()))
     }
 }

@@ -85,9 +85,9 @@ pub(super) fn operations(
         return Err(Error::invalid(text));
     }
     let mut operations = plan(wanted, &graph);
-    let is_created = operations.iter().any(|it| {
+    let is_created = operations.iter().any(|operation| {
         matches!(
-            it,
+            operation,
             Operation::Create {
                 resource: ResourceKey::Balancer,
                 ..

@@ -61,9 +61,9 @@ pub fn tag_text(key: &str, value: &str) -> String {
 #[must_use]
 pub fn changed_tags(changes: &[Difference]) -> BTreeMap<String, Option<String>> {
     let is_owner = |key: &str| [OwnerTags::CLUSTER, OwnerTags::SERVICE].contains(&key);
-    let tag = |it: &Difference| {
-        let key = tag_key(&it.key).filter(|key| !is_owner(key))?;
-        Some((key.to_owned(), it.to.as_str().map(str::to_owned)))
+    let tag = |difference: &Difference| {
+        let key = tag_key(&difference.key).filter(|key| !is_owner(key))?;
+        Some((key.to_owned(), difference.to.as_str().map(str::to_owned)))
     };
     changes.iter().filter_map(tag).collect()
 }

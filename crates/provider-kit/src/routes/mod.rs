@@ -153,8 +153,9 @@ impl CloudRoute {
     /// Returns `true` if both routes lead from the same range to the same next hops and machine.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
-        let hops: [Vec<_>; 2] = [self, other].map(|it| {
-            it.next_hops
+        let hops: [Vec<_>; 2] = [self, other].map(|route| {
+            route
+                .next_hops
                 .iter()
                 .map(|hop| hop.parse::<IpAddr>().map_err(|_| hop.as_str()))
                 .collect()
@@ -177,8 +178,8 @@ fn range(text: &str) -> Result<IpNet, &str> {
 fn next_hop(addresses: &[NodeAddress], range: IpNet) -> Option<IpAddr> {
     let internal = addresses
         .iter()
-        .filter(|it| it.kind == AddressType::InternalIP);
-    let mut ips = internal.filter_map(|it| it.address.parse::<IpAddr>().ok());
+        .filter(|address| address.kind == AddressType::InternalIP);
+    let mut ips = internal.filter_map(|address| address.address.parse::<IpAddr>().ok());
     ips.find(|ip| ip.is_ipv6() == matches!(range, IpNet::V6(_)))
 }
 
@@ -278,7 +279,7 @@ impl<C: RouteCloud> RouteTable<C> {
         let Ok(listed) = self.cloud.list().await else {
             return Err(error);
         };
-        if listed.iter().any(|it| it.is_same(route)) == (change == Change::Add) {
+        if listed.iter().any(|other_route| other_route.is_same(route)) == (change == Change::Add) {
             return Ok(());
         }
         if is_prepared
@@ -288,10 +289,10 @@ impl<C: RouteCloud> RouteTable<C> {
         }
         let in_the_way = listed
             .iter()
-            .find(|it| it.has_destination_of(route) && change == Change::Add);
+            .find(|other_route| other_route.has_destination_of(route) && change == Change::Add);
         Err(in_the_way
             .filter(|_| error.is_conflict())
-            .and_then(|it| self.foreign(cluster, it))
+            .and_then(|route| self.foreign(cluster, route))
             .unwrap_or(error))
     }
 
@@ -390,8 +391,12 @@ impl<C: RouteCloud> Routes for RouteTable<C> {
             )));
         }
         let listed = self.tagged(cluster).await?.into_iter();
-        let is_it = |(it, _): &(OwnedResource, CloudRoute)| {
-            (&it.id, &it.owner, &it.cluster) == (&resource.id, &resource.owner, &resource.cluster)
+        let is_it = |(other_resource, _): &(OwnedResource, CloudRoute)| {
+            (
+                &other_resource.id,
+                &other_resource.owner,
+                &other_resource.cluster,
+            ) == (&resource.id, &resource.owner, &resource.cluster)
         };
         let Some((_, route)) = listed.into_iter().find(is_it) else {
             return Ok(RemovalOutcome::NotFound);

@@ -26,11 +26,15 @@ impl<'a> Nodes<'a> {
             for address in node
                 .addresses
                 .iter()
-                .filter_map(|it| it.address.parse().ok())
+                .filter_map(|address| address.address.parse().ok())
             {
                 by_address.entry(address).or_insert(&**node);
             }
-            for range in node.pod_cidrs.iter().filter_map(|it| it.parse().ok()) {
+            for range in node
+                .pod_cidrs
+                .iter()
+                .filter_map(|pod_cidr| pod_cidr.parse().ok())
+            {
                 by_range.entry(range).or_insert(&**node);
             }
         }
@@ -105,13 +109,13 @@ impl<'a> Nodes<'a> {
         let has_hop = |node: &&Node| {
             node.addresses
                 .iter()
-                .any(|it| hop.is_some() && it.address.parse().ok() == hop)
+                .any(|address| hop.is_some() && address.address.parse().ok() == hop)
         };
         let has_none = |node: &&Node| {
             !node
                 .addresses
                 .iter()
-                .any(|it| it.kind == AddressType::InternalIP)
+                .any(|address| address.kind == AddressType::InternalIP)
         };
         let at_hop = || hop.and_then(|ip| self.by_address.get(&ip).copied());
         owner

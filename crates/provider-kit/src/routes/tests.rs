@@ -35,7 +35,7 @@ impl RouteCloud for Fake {
             .is_none_or(|error| error.to_string().starts_with("lost"))
         {
             let mut routes = self.routes.lock();
-            routes.retain(|it| !it.is_same(route));
+            routes.retain(|other_route| !other_route.is_same(route));
             routes.extend((change == Change::Add).then(|| route.clone()));
         }
         error.map_or(Ok(()), Err)
@@ -215,7 +215,10 @@ async fn only_routes_with_the_clusters_owner_tag_are_orphans() {
                 ..there(hop, owner)
             }));
         let owned = table.owned(&cluster).await.unwrap();
-        let told: Vec<_> = owned.iter().map(|it| (&*it.id, &*it.cluster)).collect();
+        let told: Vec<_> = owned
+            .iter()
+            .map(|resource| (&*resource.id, &*resource.cluster))
+            .collect();
         if !has_tags {
             assert_eq!(told, [], "routes have no tags here");
             continue;

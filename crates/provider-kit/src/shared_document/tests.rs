@@ -159,7 +159,7 @@ async fn an_edit_that_the_cloud_refuses_keeps_no_other_from_being_written() {
     let refused: Vec<u16> = ports
         .iter()
         .zip(&answers)
-        .filter(|(_, it)| it.is_err())
+        .filter(|(_, port)| port.is_err())
         .map(|(port, _)| *port)
         .collect();
     assert_eq!((refused, cloud.ports().len()), (vec![13], 31));

@@ -36,9 +36,9 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 /// ```
 #[must_use]
 pub fn canonical_query(query: &str) -> String {
-    let parameters = query.split('&').filter(|it| !it.is_empty());
+    let parameters = query.split('&').filter(|part| !part.is_empty());
     let mut parameters: Vec<(&str, &str)> = parameters
-        .map(|it| it.split_once('=').unwrap_or((it, "")))
+        .map(|parameters| parameters.split_once('=').unwrap_or((parameters, "")))
         .collect();
     parameters.sort_unstable();
     parameters

@@ -227,9 +227,14 @@ async fn refused_token_is_replaced_once_for_all_callers() {
     let refused = session.access().await.unwrap();
     cloud.with(|cloud| cloud.takes = 1);
     let renewed = join_all((0..10).map(|_| session.renewed(&refused))).await;
-    let renewed: Vec<_> = renewed.into_iter().map(|it| it.unwrap().unwrap()).collect();
+    let renewed: Vec<_> = renewed
+        .into_iter()
+        .map(|renewed| renewed.unwrap().unwrap())
+        .collect();
     let used = session.access().await.unwrap();
-    assert!(renewed.iter().all(|it| Arc::ptr_eq(it, &used)) && !Arc::ptr_eq(&used, &refused));
+    assert!(
+        renewed.iter().all(|renewed| Arc::ptr_eq(renewed, &used)) && !Arc::ptr_eq(&used, &refused)
+    );
     assert_eq!(cloud.shown().len(), 2);
 }
 

@@ -66,11 +66,11 @@ pub fn read_kubeconfig(path: &Path) -> Result<Kubeconfig, KubeconfigProblem> {
             resolve(named);
         }
         // A bare name is searched in the PATH.
-        if let Some(exec) = user
-            .exec
-            .as_mut()
-            .filter(|exec| exec.command.as_ref().is_some_and(|it| it.contains('/')))
-        {
+        if let Some(exec) = user.exec.as_mut().filter(|exec| {
+            exec.command
+                .as_ref()
+                .is_some_and(|command| command.contains('/'))
+        }) {
             resolve(&mut exec.command);
         }
     }
@@ -88,28 +88,28 @@ pub(super) fn named_files(
     let context = file
         .contexts
         .iter()
-        .find(|it| Some(&*it.name) == wanted)
-        .and_then(|it| it.context.as_ref());
-    let cluster = context.map(|it| it.cluster.as_str());
+        .find(|entry| Some(&*entry.name) == wanted)
+        .and_then(|entry| entry.context.as_ref());
+    let cluster = context.map(|entry| entry.cluster.as_str());
     let cluster = file
         .clusters
         .iter()
-        .find(|it| Some(&*it.name) == cluster)
-        .and_then(|it| it.cluster.as_ref());
+        .find(|other_cluster| Some(&*other_cluster.name) == cluster)
+        .and_then(|cluster| cluster.cluster.as_ref());
     let user = context
-        .and_then(|it| it.user.as_deref())
+        .and_then(|entry| entry.user.as_deref())
         .filter(|_| with_user);
     let user = file
         .auth_infos
         .iter()
-        .find(|it| Some(&*it.name) == user)
-        .and_then(|it| it.auth_info.as_ref());
-    let authority = cluster.and_then(|it| it.certificate_authority.clone());
-    let of_user = user.map(|it| {
+        .find(|auth_info| Some(&*auth_info.name) == user)
+        .and_then(|user| user.auth_info.as_ref());
+    let authority = cluster.and_then(|cluster| cluster.certificate_authority.clone());
+    let of_user = user.map(|auth_info| {
         [
-            it.client_certificate.clone(),
-            it.client_key.clone(),
-            it.token_file.clone(),
+            auth_info.client_certificate.clone(),
+            auth_info.client_key.clone(),
+            auth_info.token_file.clone(),
         ]
     });
     of_user

@@ -112,7 +112,7 @@ fn check_values(it: &Value, numbers: Numbers, words: Words) -> Result<(), Refuse
         Value::Object(fields) => {
             for (key, value) in fields {
                 if let (Some((_, from, to)), Some(found)) =
-                    (numbers.iter().find(|it| it.0 == key), number(value))
+                    (numbers.iter().find(|number| number.0 == key), number(value))
                 {
                     let is_inside = (*from..=*to).contains(&found);
                     check(
@@ -122,9 +122,11 @@ fn check_values(it: &Value, numbers: Numbers, words: Words) -> Result<(), Refuse
                     )?;
                 }
                 if let (Some((_, words)), Some(word)) =
-                    (words.iter().find(|it| it.0 == key), value.as_str())
+                    (words.iter().find(|word| word.0 == key), value.as_str())
                 {
-                    let is_known = words.iter().any(|it| it.eq_ignore_ascii_case(word));
+                    let is_known = words
+                        .iter()
+                        .any(|other_word| other_word.eq_ignore_ascii_case(word));
                     check(is_known, "InvalidParameter", format!("{key}: {word}"))?;
                 }
                 check_values(value, numbers, words)?;
@@ -133,7 +135,7 @@ fn check_values(it: &Value, numbers: Numbers, words: Words) -> Result<(), Refuse
         }
         Value::Array(items) => items
             .iter()
-            .try_for_each(|it| check_values(it, numbers, words)),
+            .try_for_each(|object| check_values(object, numbers, words)),
         _ => Ok(()),
     }
 }

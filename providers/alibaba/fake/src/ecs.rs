@@ -20,26 +20,27 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
     )?;
     match action {
         "DescribeInstances" => {
-            let of = |it: &Value, key: &str, path: &[&str]| {
-                let shown = path.iter().fold(it, |it, key| &it[*key]);
+            let of = |object: &Value, key: &str, path: &[&str]| {
+                let shown = path.iter().fold(object, |path, key| &path[*key]);
                 body[key].is_null()
-                    || array(&body[key])
-                        .any(|wanted| wanted == shown || array(shown).any(|it| it == wanted))
+                    || array(&body[key]).any(|wanted| {
+                        wanted == shown || array(shown).any(|object| object == wanted)
+                    })
             };
-            let is_equal = |it: &Value, key: &str, shown: &Value| {
-                body[key].is_null() || body[key] == *shown && !it.is_null()
+            let is_equal = |object: &Value, key: &str, shown: &Value| {
+                body[key].is_null() || body[key] == *shown && !object.is_null()
             };
-            let found = world.matching("instance", |it| {
-                body["RegionId"] == it["RegionId"]
-                    && of(it, "InstanceIds", &["InstanceId"])
+            let found = world.matching("instance", |instance| {
+                body["RegionId"] == instance["RegionId"]
+                    && of(instance, "InstanceIds", &["InstanceId"])
                     && of(
-                        it,
+                        instance,
                         "PrivateIpAddresses",
                         &["VpcAttributes", "PrivateIpAddress", "IpAddress"],
                     )
-                    && is_equal(it, "VpcId", &it["VpcAttributes"]["VpcId"])
-                    && is_equal(it, "InstanceName", &it["InstanceName"])
-                    && has_tags(it, body)
+                    && is_equal(instance, "VpcId", &instance["VpcAttributes"]["VpcId"])
+                    && is_equal(instance, "InstanceName", &instance["InstanceName"])
+                    && has_tags(instance, body)
             });
             let size = if body["MaxResults"].is_null() {
                 "PageSize"
@@ -52,18 +53,19 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             Ok(answer)
         }
         "DescribeNetworkInterfaces" => {
-            let is_one_of = |key: &str, it: &Value| {
-                body[key].is_null() || array(&body[key]).any(|wanted| wanted == it)
+            let is_one_of = |key: &str, object: &Value| {
+                body[key].is_null() || array(&body[key]).any(|wanted| wanted == object)
             };
-            let found = world.matching("interface", |it| {
-                is_one_of("NetworkInterfaceId", &it["NetworkInterfaceId"])
-                    && (is_one_of("PrivateIpAddress", &it["PrivateIpAddress"])
-                        || array(&it["PrivateIpSets"]["PrivateIpSet"])
+            let found = world.matching("interface", |interface| {
+                is_one_of("NetworkInterfaceId", &interface["NetworkInterfaceId"])
+                    && (is_one_of("PrivateIpAddress", &interface["PrivateIpAddress"])
+                        || array(&interface["PrivateIpSets"]["PrivateIpSet"])
                             .any(|set| is_one_of("PrivateIpAddress", &set["PrivateIpAddress"])))
                     && (body["Ipv6Address"].is_null()
-                        || array(&it["Ipv6Sets"]["Ipv6Set"])
+                        || array(&interface["Ipv6Sets"]["Ipv6Set"])
                             .any(|set| is_one_of("Ipv6Address", &set["Ipv6Address"])))
-                    && (body["InstanceId"].is_null() || body["InstanceId"] == it["InstanceId"])
+                    && (body["InstanceId"].is_null()
+                        || body["InstanceId"] == interface["InstanceId"])
             });
             world.token_page(
                 found,

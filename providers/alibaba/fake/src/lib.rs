@@ -109,7 +109,7 @@ impl Cloud for World {
         }
         let is_known = request
             .header("authorization")
-            .is_some_and(|it| it.contains(&format!("Credential={KEY_ID},")));
+            .is_some_and(|header| header.contains(&format!("Credential={KEY_ID},")));
         check(
             is_known,
             "InvalidAccessKeyId.NotFound",

@@ -9,8 +9,8 @@ use crate::{Answer, VPC, World, check, refuse};
 pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
     match action {
         "DescribeRouteTableList" => {
-            let found = world.matching("table", |it| {
-                body["VpcId"].is_null() || body["VpcId"] == it["VpcId"]
+            let found = world.matching("table", |object| {
+                body["VpcId"].is_null() || body["VpcId"] == object["VpcId"]
             });
             world.numbered_page(found, body, ["RouterTableList", "RouterTableListType"])
         }
@@ -19,8 +19,8 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             world.numbered_page(found, body, ["VSwitches", "VSwitch"])
         }
         "DescribeVpcs" => {
-            let found = world.matching("vpc", |it| {
-                body["VpcId"].is_null() || body["VpcId"] == it["VpcId"]
+            let found = world.matching("vpc", |vpc| {
+                body["VpcId"].is_null() || body["VpcId"] == vpc["VpcId"]
             });
             world.numbered_page(found, body, ["Vpcs", "Vpc"])
         }
@@ -30,7 +30,9 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             world.numbered_page(found, body, ["EipAddresses", "EipAddress"])
         }
         "DescribeRouteEntryList" => {
-            let found = world.matching("route", |it| it["RouteTableId"] == body["RouteTableId"]);
+            let found = world.matching("route", |route| {
+                route["RouteTableId"] == body["RouteTableId"]
+            });
             world.token_page(found, body, "MaxResult", ["RouteEntrys", "RouteEntry"])
         }
         "CreateRouteEntries" => {
@@ -70,18 +72,18 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             };
             let mut failed = Vec::new();
             for entry in &entries {
-                let is_it = |it: &Value| {
-                    it["RouteTableId"] == entry["RouteTableId"]
-                        && (entry["RouteEntryId"] == it["RouteEntryId"]
-                            || entry["DstCidrBlock"] == it["DestinationCidrBlock"]
+                let is_it = |object: &Value| {
+                    object["RouteTableId"] == entry["RouteTableId"]
+                        && (entry["RouteEntryId"] == object["RouteEntryId"]
+                            || entry["DstCidrBlock"] == object["DestinationCidrBlock"]
                                 && (entry["NextHop"].is_null()
                                     || entry["NextHop"]
-                                        == it["NextHops"]["NextHop"][0]["NextHopId"]))
+                                        == object["NextHops"]["NextHop"][0]["NextHopId"]))
                 };
                 let is_published = world
                     .matching("route", is_it)
                     .iter()
-                    .any(|it| it["_published"] == true);
+                    .any(|object| object["_published"] == true);
                 if is_published {
                     failed.push(json!({"DstCidrBlock": entry["DstCidrBlock"], "FailedCode": "RouteEntryPublished"}));
                 } else if world.remove("route", is_it) == 0 {
@@ -107,9 +109,9 @@ fn create_route(world: &mut World, entry: &Value) -> Result<(), Refused> {
     )?;
     let id = &entry["NextHop"];
     world.find("instance", "InstanceId", id, "InvalidNextHopId.NotFound")?;
-    let is_same = |it: &Value| {
-        it["RouteTableId"] == entry["RouteTableId"]
-            && it["DestinationCidrBlock"] == entry["DstCidrBlock"]
+    let is_same = |object: &Value| {
+        object["RouteTableId"] == entry["RouteTableId"]
+            && object["DestinationCidrBlock"] == entry["DstCidrBlock"]
     };
     let is_free = world.matching("route", is_same).is_empty();
     check(
@@ -142,20 +144,20 @@ pub(crate) fn enterprise(world: &mut World, action: &str, body: &Value) -> Answe
             "A parameter is missing.",
         )?;
     }
-    let is_it = |it: &Value| {
-        it["RouteTableId"] == body["ChildInstanceRouteTableId"]
+    let is_it = |object: &Value| {
+        object["RouteTableId"] == body["ChildInstanceRouteTableId"]
             && (body["DestinationCidrBlock"].is_null()
-                || it["DestinationCidrBlock"] == body["DestinationCidrBlock"])
+                || object["DestinationCidrBlock"] == body["DestinationCidrBlock"])
     };
     if action == "DescribePublishedRouteEntries" {
-        let shown = |it: &Value| {
-            let status = if it["_published"] == true {
+        let shown = |object: &Value| {
+            let status = if object["_published"] == true {
                 "Published"
             } else {
                 "NonPublished"
             };
-            json!({"DestinationCidrBlock": it["DestinationCidrBlock"], "ChildInstanceRouteTableId": it["RouteTableId"],
-                "NextHopId": it["NextHops"]["NextHop"][0]["NextHopId"], "NextHopType": "Instance", "RouteType": "Custom",
+            json!({"DestinationCidrBlock": object["DestinationCidrBlock"], "ChildInstanceRouteTableId": object["RouteTableId"],
+                "NextHopId": object["NextHops"]["NextHop"][0]["NextHopId"], "NextHopType": "Instance", "RouteType": "Custom",
                 "PublishStatus": status, "OperationalMode": true})
         };
         let found = world.matching("route", is_it).iter().map(shown).collect();
@@ -174,7 +176,7 @@ pub(crate) fn enterprise(world: &mut World, action: &str, body: &Value) -> Answe
     let found = world
         .each("route")
         .iter_mut()
-        .find(|it| it["_account"] == account && is_it(it));
+        .find(|route| route["_account"] == account && is_it(route));
     let Some(route) = found else {
         return refuse(
             "InvalidRouteEntry.NotFound",

@@ -29,10 +29,10 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
     check_network(body)?;
     match action {
         "ListLoadBalancers" => {
-            let found = world.matching("network", |it| {
-                is_one_of(&body["LoadBalancerIds"], &it["LoadBalancerId"])
-                    && is_one_of(&body["LoadBalancerNames"], &it["LoadBalancerName"])
-                    && has_tags(it, body)
+            let found = world.matching("network", |network| {
+                is_one_of(&body["LoadBalancerIds"], &network["LoadBalancerId"])
+                    && is_one_of(&body["LoadBalancerNames"], &network["LoadBalancerName"])
+                    && has_tags(network, body)
             });
             world.token_page(found, body, "MaxResults", ["LoadBalancers", ""])
         }
@@ -45,10 +45,10 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             Ok(it)
         }
         "ListServerGroups" => {
-            let mut found = world.matching("group", |it| {
-                is_one_of(&body["ServerGroupIds"], &it["ServerGroupId"])
-                    && is_one_of(&body["ServerGroupNames"], &it["ServerGroupName"])
-                    && has_tags(it, body)
+            let mut found = world.matching("group", |group| {
+                is_one_of(&body["ServerGroupIds"], &group["ServerGroupId"])
+                    && is_one_of(&body["ServerGroupNames"], &group["ServerGroupName"])
+                    && has_tags(group, body)
             });
             for it in &mut found {
                 let listeners = world
@@ -78,8 +78,8 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             )
         }
         "ListListeners" => {
-            let found = world.matching("listener", |it| {
-                is_one_of(&body["LoadBalancerIds"], &it["LoadBalancerId"])
+            let found = world.matching("listener", |listener| {
+                is_one_of(&body["LoadBalancerIds"], &listener["LoadBalancerId"])
             });
             world.token_page(found, body, "MaxResults", ["Listeners", ""])
         }
@@ -94,15 +94,15 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             world.token_page(all, body, "MaxResults", ["Certificates", ""])
         }
         "ListTagResources" => {
-            let found = world.matching("network", |it| {
-                is_one_of(&body["ResourceId"], &it["LoadBalancerId"])
+            let found = world.matching("network", |network| {
+                is_one_of(&body["ResourceId"], &network["LoadBalancerId"])
             });
-            let each = |it: &Value| -> Vec<_> {
+            let each = |object: &Value| -> Vec<_> {
                 let tag = |tag: &Value| {
-                    json!({"ResourceId": it["LoadBalancerId"], "ResourceType": "loadbalancer",
+                    json!({"ResourceId": object["LoadBalancerId"], "ResourceType": "loadbalancer",
                     "TagKey": tag["Key"], "TagValue": tag["Value"]})
                 };
-                array(&it["Tags"]).map(tag).collect()
+                array(&object["Tags"]).map(tag).collect()
             };
             Ok(json!({"TagResources": found.iter().flat_map(each).collect::<Vec<_>>()}))
         }
@@ -159,10 +159,10 @@ fn shown(mut it: Value) -> Value {
 }
 
 fn zones(body: &Value) -> Value {
-    let zone = |it: &Value| {
-        let address = json!({"PrivateIPv4Address": it["PrivateIPv4Address"].as_str().unwrap_or("10.0.0.9"),
-            "AllocationId": it["AllocationId"]});
-        json!({"ZoneId": it["ZoneId"], "VSwitchId": it["VSwitchId"], "LoadBalancerAddresses": [address]})
+    let zone = |object: &Value| {
+        let address = json!({"PrivateIPv4Address": object["PrivateIPv4Address"].as_str().unwrap_or("10.0.0.9"),
+            "AllocationId": object["AllocationId"]});
+        json!({"ZoneId": object["ZoneId"], "VSwitchId": object["VSwitchId"], "LoadBalancerAddresses": [address]})
     };
     array(&body["ZoneMappings"]).map(zone).collect()
 }
@@ -213,7 +213,7 @@ fn change(world: &mut World, action: &str, body: &Value) -> Answer {
             )?;
             let id = it["LoadBalancerId"].clone();
             for kind in ["network", "listener"] {
-                world.remove(kind, |it| it["LoadBalancerId"] == id);
+                world.remove(kind, |object| object["LoadBalancerId"] == id);
             }
         }
         "UpdateLoadBalancerProtection" => {
@@ -238,7 +238,9 @@ fn change(world: &mut World, action: &str, body: &Value) -> Answer {
             )?;
             let all = it["SecurityGroupIds"].as_array_mut();
             let all = all.ok_or_else(|| Refused::new(500, "InternalError", "no list"))?;
-            all.retain(|id| !array(&body["SecurityGroupIds"]).any(|it| it == id));
+            all.retain(|id| {
+                !array(&body["SecurityGroupIds"]).any(|security_group_id| security_group_id == id)
+            });
             if action.contains("Join") {
                 all.extend(array(&body["SecurityGroupIds"]).cloned());
             }
@@ -284,7 +286,10 @@ fn group(world: &mut World, action: &str, body: &Value) -> Answer {
         "at most 40 servers in a request",
     )?;
     if action == "AddServersToServerGroup" {
-        for it in servers.iter().filter(|it| it["ServerType"] == "Ecs") {
+        for it in servers
+            .iter()
+            .filter(|server| server["ServerType"] == "Ecs")
+        {
             let found = world.find(
                 "instance",
                 "InstanceId",
@@ -302,7 +307,7 @@ fn group(world: &mut World, action: &str, body: &Value) -> Answer {
     let is_used = world
         .all("listener")
         .iter()
-        .any(|it| it["ServerGroupId"] == id && it["_account"] == account);
+        .any(|object| object["ServerGroupId"] == id && object["_account"] == account);
     let it = world.find(
         "group",
         "ServerGroupId",
@@ -319,7 +324,7 @@ fn group(world: &mut World, action: &str, body: &Value) -> Answer {
                 "ResourceInUse.serverGroup",
                 "The server group is used by a listener.",
             )?;
-            world.remove("group", |it| it["ServerGroupId"] == id);
+            world.remove("group", |group| group["ServerGroupId"] == id);
         }
         "UpdateServerGroupAttribute" => {
             merge(it, &shown(only(body, GROUP)));
@@ -329,7 +334,7 @@ fn group(world: &mut World, action: &str, body: &Value) -> Answer {
             let all = it["_servers"]
                 .as_array_mut()
                 .ok_or_else(|| Refused::new(500, "InternalError", "no list"))?;
-            all.retain(|it| !servers.iter().any(|server| is_same(it, server)));
+            all.retain(|object| !servers.iter().any(|server| is_same(object, server)));
             if action != "RemoveServersFromServerGroup" {
                 all.extend(servers.into_iter().map(|mut server| {
                     server["Status"] = "Available".into();
@@ -351,8 +356,8 @@ fn change_listener(world: &mut World, action: &str, body: &Value) -> Answer {
             "The load balancer is being provisioned.",
         )?;
         let is_udp = body["ListenerProtocol"] == "UDP";
-        let span = |it: &Value| match number(&it["ListenerPort"]) {
-            Some(0) => ["StartPort", "EndPort"].map(|key| number(&it[key])),
+        let span = |object: &Value| match number(&object["ListenerPort"]) {
+            Some(0) => ["StartPort", "EndPort"].map(|key| number(&object[key])),
             port => [port; 2],
         };
         let [first, last] = span(body);
@@ -362,11 +367,11 @@ fn change_listener(world: &mut World, action: &str, body: &Value) -> Answer {
             "InvalidParameter.ListenerPort",
             "Ports are missing.",
         )?;
-        let is_same = |it: &Value| {
-            it["LoadBalancerId"] == body["LoadBalancerId"]
-                && span(it)[0] <= last
-                && span(it)[1] >= first
-                && (it["ListenerProtocol"] == "UDP") == is_udp
+        let is_same = |object: &Value| {
+            object["LoadBalancerId"] == body["LoadBalancerId"]
+                && span(object)[0] <= last
+                && span(object)[1] >= first
+                && (object["ListenerProtocol"] == "UDP") == is_udp
         };
         check(
             world.matching("listener", is_same).is_empty(),
@@ -411,7 +416,8 @@ fn change_listener(world: &mut World, action: &str, body: &Value) -> Answer {
                 "InvalidParameter",
                 "1 to 15 certificates in a request",
             )?;
-            let other = array(&it["_additional"]).filter(|id| !array(ids).any(|it| it == *id));
+            let other =
+                array(&it["_additional"]).filter(|id| !array(ids).any(|object| object == *id));
             let new = array(ids).filter(|_| action.starts_with('A'));
             it["_additional"] = other.chain(new).cloned().collect();
         }
@@ -420,7 +426,7 @@ fn change_listener(world: &mut World, action: &str, body: &Value) -> Answer {
         "StopListener" => it["ListenerStatus"] = "Stopped".into(),
         "DeleteListener" => {
             let id = body["ListenerId"].clone();
-            world.remove("listener", |it| it["ListenerId"] == id);
+            world.remove("listener", |listener| listener["ListenerId"] == id);
         }
         _ => return refuse("InvalidAction.NotFound", action),
     }

@@ -15,11 +15,11 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
     let id = body["SecurityGroupId"].clone();
     match action {
         "DescribeSecurityGroups" => {
-            let found = world.matching("security group", |it| {
-                (body["VpcId"].is_null() || body["VpcId"] == it["VpcId"])
+            let found = world.matching("security group", |group| {
+                (body["VpcId"].is_null() || body["VpcId"] == group["VpcId"])
                     && (body["SecurityGroupName"].is_null()
-                        || body["SecurityGroupName"] == it["SecurityGroupName"])
-                    && has_tags(it, body)
+                        || body["SecurityGroupName"] == group["SecurityGroupName"])
+                    && has_tags(group, body)
             });
             world.token_page(
                 found,
@@ -132,16 +132,15 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
         }
         "DeleteSecurityGroup" => {
             world.find("security group", "SecurityGroupId", &id, NO_GROUP)?;
-            let is_used = world
-                .all("network")
-                .iter()
-                .any(|it| array(&it["SecurityGroupIds"]).any(|it| *it == id));
+            let is_used = world.all("network").iter().any(|object| {
+                array(&object["SecurityGroupIds"]).any(|security_group_id| *security_group_id == id)
+            });
             check(
                 !is_used,
                 "DependencyViolation",
                 "The security group is used by a load balancer.",
             )?;
-            world.remove("security group", |it| it["SecurityGroupId"] == id);
+            world.remove("security group", |group| group["SecurityGroupId"] == id);
             Ok(json!({}))
         }
         _ => refuse("InvalidAction.NotFound", action),

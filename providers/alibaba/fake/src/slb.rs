@@ -40,21 +40,21 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
                 .split(',')
                 .filter(|id| !id.is_empty())
                 .collect();
-            let found = world.matching("classic", |it| {
-                (ids.is_empty() || ids.contains(&text(&it["LoadBalancerId"])))
+            let found = world.matching("classic", |object| {
+                (ids.is_empty() || ids.contains(&text(&object["LoadBalancerId"])))
                     && (body["LoadBalancerName"].is_null()
-                        || body["LoadBalancerName"] == it["LoadBalancerName"])
-                    && has_tags(it, &tags)
+                        || body["LoadBalancerName"] == object["LoadBalancerName"])
+                    && has_tags(object, &tags)
             });
-            let listed = |mut it: Value| {
+            let listed = |mut object: Value| {
                 // Lists show the kind of payment as a number, and its name beside it.
-                it["InternetChargeTypeAlias"] = it["InternetChargeType"].take();
-                it["InternetChargeType"] = match text(&it["InternetChargeTypeAlias"]) {
+                object["InternetChargeTypeAlias"] = object["InternetChargeType"].take();
+                object["InternetChargeType"] = match text(&object["InternetChargeTypeAlias"]) {
                     "" => Value::Null,
                     "paybybandwidth" => "3".into(),
                     _ => "4".into(),
                 };
-                it
+                object
             };
             let found = found.into_iter().map(listed).collect();
             world.numbered_page(found, body, ["LoadBalancers", "LoadBalancer"])
@@ -70,7 +70,7 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             )?;
             let id = body["LoadBalancerId"].clone();
             for kind in ["classic", "vgroup", "classic listener", "domain"] {
-                world.remove(kind, |it| it["LoadBalancerId"] == id);
+                world.remove(kind, |object| object["LoadBalancerId"] == id);
             }
             Ok(json!({}))
         }
@@ -90,15 +90,15 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             Ok(json!({}))
         }
         "ListTagResources" => {
-            let found = world.matching("classic", |it| {
-                array(&body["ResourceId"]).any(|id| *id == it["LoadBalancerId"])
+            let found = world.matching("classic", |object| {
+                array(&body["ResourceId"]).any(|id| *id == object["LoadBalancerId"])
             });
-            let each = |it: &Value| -> Vec<_> {
+            let each = |object: &Value| -> Vec<_> {
                 let tag = |tag: &Value| {
-                    json!({"ResourceId": it["LoadBalancerId"], "ResourceType": "instance",
+                    json!({"ResourceId": object["LoadBalancerId"], "ResourceType": "instance",
                     "TagKey": tag["TagKey"], "TagValue": tag["TagValue"]})
                 };
-                array(&it["Tags"]["Tag"]).map(tag).collect()
+                array(&object["Tags"]["Tag"]).map(tag).collect()
             };
             Ok(
                 json!({"TagResources": {"TagResource": found.iter().flat_map(each).collect::<Vec<_>>()}, "NextToken": ""}),
@@ -106,8 +106,8 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
         }
         "DescribeServerCertificates" => {
             let wanted = &body["ServerCertificateId"];
-            let found = world.matching("certificate", |it| {
-                wanted.is_null() || *wanted == it["ServerCertificateId"]
+            let found = world.matching("certificate", |certificate| {
+                wanted.is_null() || *wanted == certificate["ServerCertificateId"]
             });
             Ok(json!({"ServerCertificates": {"ServerCertificate": found}}))
         }
@@ -185,8 +185,8 @@ fn capitalized(text: &str) -> String {
 
 fn backends(body: &Value, key: &str) -> Result<Vec<Value>, Refused> {
     // The API takes names of fields in any case, and others too.
-    let named = |it: &Value| {
-        let fields = it
+    let named = |object: &Value| {
+        let fields = object
             .as_object()
             .into_iter()
             .flatten()
@@ -196,7 +196,9 @@ fn backends(body: &Value, key: &str) -> Result<Vec<Value>, Refused> {
             "ServerId ServerIp Weight Port Type Description",
         )
     };
-    let all: Vec<_> = array(&body[key]).map(|it| typed(&named(it))).collect();
+    let all: Vec<_> = array(&body[key])
+        .map(|object| typed(&named(object)))
+        .collect();
     check(
         all.len() <= BACKENDS,
         "InvalidParameter",
@@ -211,12 +213,12 @@ fn is_server(one: &Value, other: &Value) -> bool {
 
 fn group(world: &mut World, action: &str, body: &Value) -> Answer {
     if action == "DescribeVServerGroups" {
-        let found = world.matching("vgroup", |it| {
-            it["LoadBalancerId"] == body["LoadBalancerId"]
+        let found = world.matching("vgroup", |vgroup| {
+            vgroup["LoadBalancerId"] == body["LoadBalancerId"]
         });
         let shown: Vec<_> = found
             .iter()
-            .map(|it| only(it, "VServerGroupId VServerGroupName"))
+            .map(|object| only(object, "VServerGroupId VServerGroupName"))
             .collect();
         return Ok(json!({"VServerGroups": {"VServerGroup": shown}}));
     }
@@ -257,13 +259,13 @@ fn group(world: &mut World, action: &str, body: &Value) -> Answer {
         let is_used = world
             .all("classic listener")
             .iter()
-            .any(|it| it["VServerGroupId"] == id && it["_account"] == account);
+            .any(|object| object["VServerGroupId"] == id && object["_account"] == account);
         check(
             !is_used,
             "RspoolVipExist",
             "The VServerGroup is used by a listener.",
         )?;
-        world.remove("vgroup", |it| it["VServerGroupId"] == id);
+        world.remove("vgroup", |vgroup| vgroup["VServerGroupId"] == id);
         return Ok(json!({}));
     }
     let old = backends(body, "OldBackendServers")?;
@@ -279,14 +281,14 @@ fn group(world: &mut World, action: &str, body: &Value) -> Answer {
         let all = all.ok_or_else(|| Refused::new(500, "InternalError", "no list"))?;
         match action {
             "AddVServerGroupBackendServers" => {
-                all.retain(|it| !new.iter().any(|new| is_server(it, new)));
+                all.retain(|object| !new.iter().any(|new| is_server(object, new)));
                 all.extend(new);
             }
             "RemoveVServerGroupBackendServers" => {
-                all.retain(|it| !new.iter().any(|new| is_server(it, new)))
+                all.retain(|object| !new.iter().any(|new| is_server(object, new)))
             }
             "ModifyVServerGroupBackendServers" => {
-                all.retain(|it| !old.iter().any(|old| is_server(it, old)));
+                all.retain(|object| !old.iter().any(|old| is_server(object, old)));
                 all.extend(newer);
             }
             _ => {
@@ -315,27 +317,30 @@ fn group(world: &mut World, action: &str, body: &Value) -> Answer {
 /// Domain extensions of HTTPS listeners.
 fn domain(world: &mut World, action: &str, body: &Value) -> Answer {
     let port = number(&body["ListenerPort"]);
-    let is_of_listener = |it: &Value| {
-        it["LoadBalancerId"] == body["LoadBalancerId"] && number(&it["ListenerPort"]) == port
+    let is_of_listener = |object: &Value| {
+        object["LoadBalancerId"] == body["LoadBalancerId"]
+            && number(&object["ListenerPort"]) == port
     };
     match action {
         "DescribeDomainExtensions" => {
             let found = world.matching("domain", is_of_listener);
             let shown: Vec<_> = found
                 .iter()
-                .map(|it| only(it, "Domain DomainExtensionId ServerCertificateId"))
+                .map(|object| only(object, "Domain DomainExtensionId ServerCertificateId"))
                 .collect();
             Ok(json!({"DomainExtensions": {"DomainExtension": shown}}))
         }
         "CreateDomainExtension" => {
-            let is_https = |it: &Value| is_of_listener(it) && it["ListenerProtocol"] == "https";
+            let is_https =
+                |object: &Value| is_of_listener(object) && object["ListenerProtocol"] == "https";
             let has_listener = !world.matching("classic listener", is_https).is_empty();
             check(
                 has_listener,
                 "InvalidParameter.ListenerNotFound.NotFound",
                 "The listener does not exist.",
             )?;
-            let is_same = |it: &Value| is_of_listener(it) && it["Domain"] == body["Domain"];
+            let is_same =
+                |object: &Value| is_of_listener(object) && object["Domain"] == body["Domain"];
             let is_free = world.matching("domain", is_same).is_empty();
             check(
                 is_free,
@@ -362,7 +367,7 @@ fn domain(world: &mut World, action: &str, body: &Value) -> Answer {
             match action {
                 "SetDomainExtensionAttribute" => merge(it, &only(body, "ServerCertificateId")),
                 "DeleteDomainExtension" => {
-                    drop(world.remove("domain", |it| it["DomainExtensionId"] == id))
+                    drop(world.remove("domain", |domain| domain["DomainExtensionId"] == id))
                 }
                 _ => return refuse("InvalidAction.NotFound", action),
             }
@@ -386,23 +391,25 @@ const SHARED: [&str; 8] = [
 fn listener(world: &mut World, action: &str, body: &Value) -> Answer {
     if action == "DescribeLoadBalancerListeners" {
         let wanted = &body["LoadBalancerId"];
-        let is_it = |it: &Value| wanted == it || array(wanted).any(|id| id == it);
-        let found = world.matching("classic listener", |it| is_it(&it["LoadBalancerId"]));
+        let is_it = |object: &Value| wanted == object || array(wanted).any(|id| id == object);
+        let found = world.matching("classic listener", |listener| {
+            is_it(&listener["LoadBalancerId"])
+        });
         return world.token_page(found, body, "MaxResults", ["Listeners", ""]);
     }
     let named = ["TCP", "UDP", "HTTPS", "HTTP"]
         .into_iter()
-        .find(|it| action.contains(&format!("LoadBalancer{it}Listener")));
+        .find(|http| action.contains(&format!("LoadBalancer{http}Listener")));
     let protocol = named.map_or_else(
         || text(&body["ListenerProtocol"]).to_owned(),
         str::to_lowercase,
     );
     let port = number(&body["ListenerPort"]);
     let is_udp = protocol == "udp";
-    let is_it = |it: &Value| {
-        let same =
-            it["LoadBalancerId"] == body["LoadBalancerId"] && number(&it["ListenerPort"]) == port;
-        same && (protocol.is_empty() || (it["ListenerProtocol"] == "udp") == is_udp)
+    let is_it = |object: &Value| {
+        let same = object["LoadBalancerId"] == body["LoadBalancerId"]
+            && number(&object["ListenerPort"]) == port;
+        same && (protocol.is_empty() || (object["ListenerProtocol"] == "udp") == is_udp)
     };
     let account = world.account;
     if let (Some(group), true) = (body["VServerGroupId"].as_str(), named.is_some()) {
@@ -416,9 +423,9 @@ fn listener(world: &mut World, action: &str, body: &Value) -> Answer {
     }
     if action.starts_with("Create") {
         let leads_to = number(&body["ForwardPort"]).filter(|_| body["ListenerForward"] == "on");
-        let is_target = |it: &Value| {
-            it["LoadBalancerId"] == body["LoadBalancerId"]
-                && number(&it["ListenerPort"]) == leads_to
+        let is_target = |object: &Value| {
+            object["LoadBalancerId"] == body["LoadBalancerId"]
+                && number(&object["ListenerPort"]) == leads_to
         };
         let has_target =
             leads_to.is_none() || !world.matching("classic listener", is_target).is_empty();
@@ -439,9 +446,9 @@ fn listener(world: &mut World, action: &str, body: &Value) -> Answer {
         return Ok(json!({}));
     }
     if action == "DeleteLoadBalancerListener" {
-        let leads_here = |it: &Value| {
-            let http = &it["HTTPListenerConfig"];
-            it["LoadBalancerId"] == body["LoadBalancerId"]
+        let leads_here = |object: &Value| {
+            let http = &object["HTTPListenerConfig"];
+            object["LoadBalancerId"] == body["LoadBalancerId"]
                 && http["ListenerForward"] == "on"
                 && number(&http["ForwardPort"]) == port
         };
@@ -451,15 +458,18 @@ fn listener(world: &mut World, action: &str, body: &Value) -> Answer {
             "InvalidParameter",
             "Another listener is forwarded to the listener.",
         )?;
-        world.remove("domain", |it| {
-            it["LoadBalancerId"] == body["LoadBalancerId"] && number(&it["ListenerPort"]) == port
+        world.remove("domain", |domain| {
+            domain["LoadBalancerId"] == body["LoadBalancerId"]
+                && number(&domain["ListenerPort"]) == port
         });
     }
     let config = format!("{}ListenerConfig", protocol.to_uppercase());
     let found = world
         .each("classic listener")
         .iter_mut()
-        .find(|it| it["_account"] == account && is_it(it));
+        .find(|classic_listener| {
+            classic_listener["_account"] == account && is_it(classic_listener)
+        });
     let Some(it) = found else {
         return refuse(
             "InvalidParameter.ListenerNotFound.NotFound",

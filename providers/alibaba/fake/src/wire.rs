@@ -48,7 +48,7 @@ pub async fn rest<B: http_body::Body>(request: Request<B>) -> Request<Full<Bytes
     // An address cannot be as long as all parameters.
     let pairs = all
         .split('&')
-        .filter(|it| !it.is_empty())
+        .filter(|part| !part.is_empty())
         .map(|pair| format!("/?{pair}"));
     let pairs = pairs.filter_map(|pair| {
         Query::<Vec<(String, String)>>::try_from_uri(&Uri::try_from(pair).ok()?).ok()
@@ -57,10 +57,14 @@ pub async fn rest<B: http_body::Body>(request: Request<B>) -> Request<Full<Bytes
     let value = |key: &str| {
         parameters
             .iter()
-            .find(|(it, _)| it == key)
+            .find(|(parameter, _)| parameter == key)
             .map(|(_, value)| value.as_str())
     };
-    let header = |name: &str| head.headers.get(name).and_then(|it| it.to_str().ok());
+    let header = |name: &str| {
+        head.headers
+            .get(name)
+            .and_then(|header| header.to_str().ok())
+    };
     let [action, version] = match value("Action") {
         Some(action) => [action, value("Version").unwrap_or_default()],
         None => [
@@ -74,7 +78,7 @@ pub async fn rest<B: http_body::Body>(request: Request<B>) -> Request<Full<Bytes
     head.method = match action {
         _ if ["Describe", "List", "Get", "AssumeRole"]
             .iter()
-            .any(|it| action.starts_with(it)) =>
+            .any(|assume_role| action.starts_with(assume_role)) =>
         {
             Method::GET
         }
@@ -90,15 +94,15 @@ pub async fn rest<B: http_body::Body>(request: Request<B>) -> Request<Full<Bytes
     ];
     let is_narrow = action == "DescribeLoadBalancers" || action == "ListLoadBalancers";
     let is_narrow = is_narrow
-        && (narrow.iter().any(|it| value(it).is_some())
-            || value("Tag.1.Key").is_some_and(|it| it != "ack.aliyun.com"));
+        && (narrow.iter().any(|narrow| value(narrow).is_some())
+            || value("Tag.1.Key").is_some_and(|text| text != "ack.aliyun.com"));
     let path = format!(
         "/{product}/{action}{}",
         if is_narrow { "/some" } else { "" }
     );
     head.uri = Uri::try_from(path).unwrap_or_default();
     head.headers.remove(header::CONTENT_LENGTH);
-    if let Some(key) = key.and_then(|it| it.parse().ok()) {
+    if let Some(key) = key.and_then(|key| key.parse().ok()) {
         head.headers.insert(header::AUTHORIZATION, key);
     }
     let body = nested(
@@ -189,7 +193,7 @@ pub(crate) fn refusal(refused: &Refused) -> Reply {
     let usual = STATUSES
         .iter()
         .find(|(_, part)| code.contains(part))
-        .map_or(400, |it| it.0);
+        .map_or(400, |status| status.0);
     let body = json!({"Code": code, "Message": refused.message, "HostId": "fake.aliyuncs.com",
         "RequestId": "5F3E0A1C-0000-4000-8000-000000000000"});
     Reply::new(refused.status.unwrap_or(usual), body)

@@ -101,7 +101,7 @@ pub(crate) fn typed(value: &Value) -> Value {
         Value::String(text) if text == "true" || text == "false" => json!(text == "true"),
         Value::String(text) => text
             .parse::<i64>()
-            .map_or_else(|_| value.clone(), |it| json!(it)),
+            .map_or_else(|_| value.clone(), |number| json!(number)),
         Value::Object(fields) => fields
             .iter()
             .map(|(key, value)| (key.clone(), typed(value)))
@@ -123,7 +123,7 @@ pub(crate) fn only(body: &Value, names: &str) -> Value {
 /// Returns tags of a request in the form of answers.
 pub(crate) fn tags(body: &Value, [key, value]: [&str; 2]) -> Value {
     array(&body["Tag"])
-        .map(|it| json!({key: it["Key"], value: it["Value"].as_str().unwrap_or_default()}))
+        .map(|tag| json!({key: tag["Key"], value: tag["Value"].as_str().unwrap_or_default()}))
         .collect()
 }
 
@@ -158,10 +158,11 @@ pub(crate) fn change_tags(
     names: [&str; 2],
     account: &str,
 ) {
-    let is_meant = |it: &Value| {
-        it["_account"] == account && array(&body["ResourceId"]).any(|wanted| *wanted == it[id])
+    let is_meant = |object: &Value| {
+        object["_account"] == account
+            && array(&body["ResourceId"]).any(|wanted| *wanted == object[id])
     };
-    for it in all.iter_mut().filter(|it| is_meant(it)) {
+    for it in all.iter_mut().filter(|object| is_meant(object)) {
         let list = if it["Tags"].is_array() {
             &mut it["Tags"]
         } else {
@@ -267,7 +268,7 @@ impl World {
         place: [&str; 2],
     ) -> Answer {
         let length = number(&body[size])
-            .and_then(|it| usize::try_from(it).ok())
+            .and_then(|number| usize::try_from(number).ok())
             .unwrap_or(20)
             .clamp(1, self.page);
         let start = match text(&body["NextToken"]) {
@@ -303,7 +304,7 @@ impl World {
         [outer, inner]: [&str; 2],
     ) -> Answer {
         let [page, size] = ["PageNumber", "PageSize"]
-            .map(|key| number(&body[key]).and_then(|it| usize::try_from(it).ok()));
+            .map(|key| number(&body[key]).and_then(|number| usize::try_from(number).ok()));
         let size = size.unwrap_or(10).clamp(1, self.page);
         let page = Page::numbered(items, page.unwrap_or(1).max(1), size, &self.effects);
         Ok(

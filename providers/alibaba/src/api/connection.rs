@@ -123,7 +123,7 @@ fn is_unauthenticated(code: &str) -> bool {
         "MissingSecurityToken",
     ]
     .iter()
-    .any(|it| code.starts_with(it))
+    .any(|missing_security_token| code.starts_with(missing_security_token))
 }
 
 fn is_throttled(code: &str) -> bool {
@@ -175,7 +175,7 @@ fn meaning(refusal: &Refusal) -> Option<Kind> {
         "DependencyViolation" | "ResourceInUse.ServerGroup" | "VServerGroupInUse" => {
             Error::conflict
         }
-        _ if quota.iter().any(|it| code.contains(it)) => Error::quota,
+        _ if quota.iter().any(|quota| code.contains(quota)) => Error::quota,
         _ => return None,
     })
 }

@@ -99,8 +99,8 @@ impl Api {
             async move {
                 let answer: Value = nlb.read(call).await?;
                 let state = |job: &Value| {
-                    let [id, status] =
-                        [&job["Id"], &job["Status"]].map(|it| it.as_str().unwrap_or_default());
+                    let [id, status] = [&job["Id"], &job["Status"]]
+                        .map(|status| status.as_str().unwrap_or_default());
                     let outcome = match status {
                         "Succeeded" => Some(Ok(())),
                         "Failed" => {
@@ -181,7 +181,7 @@ impl Api {
 
     /// Waits for the job of an answer, if there is one.
     pub(crate) async fn wait(&self, answer: Value) -> Result<Value> {
-        if let Some(job) = answer["JobId"].as_str().filter(|it| !it.is_empty()) {
+        if let Some(job) = answer["JobId"].as_str().filter(|job_id| !job_id.is_empty()) {
             self.jobs.wait(&[job.to_owned()]).await?;
         }
         Ok(answer)
@@ -210,17 +210,17 @@ impl Api {
         read_pages(properties, String::new(), key, async |token: String| {
             let query = query
                 .clone()
-                .set("NextToken", Some(token).filter(|it| !it.is_empty()));
+                .set("NextToken", Some(token).filter(|text| !text.is_empty()));
             let client = self.client_of(&query).await?;
             let mut answer: Value = shared
                 .send_read(|priority| client.read(query.clone().with_priority(priority).call()))
                 .await?;
             let next = answer["NextToken"]
                 .as_str()
-                .filter(|it| !it.is_empty())
+                .filter(|next_token| !next_token.is_empty())
                 .map(str::to_owned);
             let total = answer["TotalCount"].as_u64().filter(|_| totals);
-            let total = total.and_then(|it| usize::try_from(it).ok());
+            let total = total.and_then(|number| usize::try_from(number).ok());
             Ok(Page {
                 items: items(&mut answer, place, query.action)?,
                 next,
@@ -252,7 +252,7 @@ impl Api {
                 .await?;
             let total = answer["TotalCount"]
                 .as_u64()
-                .and_then(|it| usize::try_from(it).ok());
+                .and_then(|total_count| usize::try_from(total_count).ok());
             let items: Vec<T> = items(&mut answer, place, query.action)?;
             let read = {
                 let mut seen = seen.lock();
@@ -274,7 +274,7 @@ fn items<T: DeserializeOwned>(answer: &mut Value, place: &str, action: &str) -> 
     let list = answer
         .pointer_mut(place)
         .map(Value::take)
-        .filter(|it| !it.is_null());
+        .filter(|object| !object.is_null());
     let list = list.ok_or_else(|| Error::other(format!("{action} answered no list at {place}")))?;
     serde_json::from_value(list)
         .map_err(|err| Error::other(format!("{action} answered an unexpected list: {err}")))

@@ -32,7 +32,7 @@ async fn check(api: &Api) -> Result<()> {
     let answer: Value = api
         .read(Query::new(VPC, "DescribeVpcs").set("VpcId", &vpc))
         .await?;
-    match list(&answer["Vpcs"], "Vpc").any(|it| text(it, "VpcId") == vpc) {
+    match list(&answer["Vpcs"], "Vpc").any(|other_vpc| text(other_vpc, "VpcId") == vpc) {
         true => Ok(()),
         false => Err(Error::unauthorized(format!(
             "the account of the credential has no VPC {vpc}; check the credential and Global.vpcid"

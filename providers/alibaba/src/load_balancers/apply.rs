@@ -39,15 +39,17 @@ impl AlibabaLoadBalancers {
     pub(super) async fn carry_out(&self, change: Change<'_>, spec: &Spec) -> Result<Applied> {
         let (kind, id) = change
             .actual
-            .map_or((change.identity.kind, ""), |it| (it.kind, &*it.id));
+            .map_or((change.identity.kind, ""), |load_balancer| {
+                (load_balancer.kind, &*load_balancer.id)
+            });
         let (id, share) = Share::read(id);
         let before = change
             .actual
-            .and_then(|it| it.graph.clone())
+            .and_then(|load_balancer| load_balancer.graph.clone())
             .unwrap_or_default();
         let after = change
             .outcome(1)
-            .and_then(|it| it.graph)
+            .and_then(|load_balancer| load_balancer.graph)
             .unwrap_or_default();
         let is_network = is_network(kind);
         let work = Work {
@@ -72,7 +74,7 @@ impl AlibabaLoadBalancers {
                 let has_room = work
                     .before
                     .balancer_attributes()
-                    .is_none_or(|it| it.tags().len() < TAGS);
+                    .is_none_or(|settings| settings.tags().len() < TAGS);
                 let reused = work.share.iter().filter(|_| has_room);
                 let reused = reused.map(|_| (REUSED_TAG.0.to_owned(), REUSED_TAG.1.to_owned()));
                 work.set_tags(
@@ -106,7 +108,9 @@ impl AlibabaLoadBalancers {
             } => {
                 let group = work.update(attributes, changes).await?;
                 return Ok(match work.shown(1, None) {
-                    Applied::Shown(count, outcome) if changes.iter().any(|it| it.key == RANGES) => {
+                    Applied::Shown(count, outcome)
+                        if changes.iter().any(|difference| difference.key == RANGES) =>
+                    {
                         Applied::Shown(count, Box::new(with_group(*outcome, group)))
                     }
                     applied => applied,
@@ -174,22 +178,22 @@ fn due_first<'o>(operations: &'o [Operation], before: &ResourceGraph) -> Option<
             attributes,
         } => {
             let to = redirect(attributes)?;
-            later.iter().find(|it| {
-                matches!(it, Operation::Create { resource: resource @ ResourceKey::Listener(port), .. }
-                    if u64::from(port.number) == to && !later.iter().any(|it| it.deletes(|other| other == resource)))
+            later.iter().find(|operation| {
+                matches!(operation, Operation::Create { resource: resource @ ResourceKey::Listener(port), .. }
+                    if u64::from(port.number) == to && !later.iter().any(|operation| operation.deletes(|other| other == resource)))
             })
         }
         Operation::Delete {
             resource: ResourceKey::Listener(port),
         } => {
-            let leads_here = |it: &ResourceKey| {
+            let leads_here = |resource: &ResourceKey| {
                 before
                     .resources
-                    .get(it)
+                    .get(resource)
                     .and_then(redirect)
                     .is_some_and(|to| to == u64::from(port.number))
             };
-            later.iter().find(|it| it.deletes(leads_here))
+            later.iter().find(|operation| operation.deletes(leads_here))
         }
         _ => None,
     }
@@ -212,7 +216,9 @@ impl Work<'_> {
                     Err(error) if !error.is_not_found() => return Err(error),
                     _ => {}
                 }
-                graph.resources.retain(|it, _| it != resource);
+                graph
+                    .resources
+                    .retain(|other_resource, _| other_resource != resource);
             }
             _ => {}
         }

@@ -71,12 +71,12 @@ pub(super) fn fitted(wanted: &Targets, there: &Targets, ignores_weights: bool) -
     let kept = |target: &str| {
         if is_unresolved(target) {
             let ip = target.rsplit(' ').next().unwrap_or_default();
-            let is_it = |it: &&str| it.ends_with(&format!("/{ip}"));
+            let is_it = |text: &&str| text.ends_with(&format!("/{ip}"));
             return there.iter().find(is_it).map(str::to_owned);
         }
         let same = there
             .iter()
-            .find(|it| ignores_weights && server_of(it) == server_of(target));
+            .find(|text| ignores_weights && server_of(text) == server_of(target));
         Some(same.unwrap_or(target).to_owned())
     };
     wanted.iter().filter_map(kept).collect()
@@ -107,7 +107,7 @@ impl Spec {
         let mut ips = node
             .addresses
             .iter()
-            .filter(|it| it.kind == AddressType::InternalIP);
+            .filter(|address| address.kind == AddressType::InternalIP);
         if self.has_addresses {
             ips.next().map(|ip| ip.address.to_string())
         } else {
@@ -311,7 +311,7 @@ impl AlibabaLoadBalancers {
         let graph = observed.graph.iter().flat_map(|graph| graph.targets.iter());
         let servers: BTreeSet<&str> = graph
             .flat_map(|(_, targets)| targets.iter())
-            .filter_map(|it| it.rsplit(' ').next())
+            .filter_map(|target| target.rsplit(' ').next())
             .collect();
         let mut gates = self.gates.lock();
         let Some(noted) = gates.get_mut(service.metadata.uid.as_deref().unwrap_or_default()) else {
@@ -349,7 +349,7 @@ impl AlibabaLoadBalancers {
             let query = Query::new(ECS, "DescribeNetworkInterfaces")
                 .set("VpcId", &vpc)
                 .set("Status", "InUse");
-            let id = |it: &Value| text(it, "NetworkInterfaceId").to_owned();
+            let id = |object: &Value| text(object, "NetworkInterfaceId").to_owned();
             let place = "/NetworkInterfaceSets/NetworkInterfaceSet";
             let shared = SharedPriority::default();
             let all = self
@@ -406,7 +406,7 @@ impl AlibabaLoadBalancers {
             .await?;
         // Without its ranges, each Pod would count as outside of the VPC, and lose its backend.
         let found = list(&answer["Vpcs"], "Vpc")
-            .find(|it| text(it, "VpcId") == vpc)
+            .find(|other_vpc| text(other_vpc, "VpcId") == vpc)
             .cloned();
         let found =
             found.ok_or_else(|| Error::other(format!("DescribeVpcs answered no VPC {vpc}")))?;

@@ -26,7 +26,7 @@ const AT_ONCE: usize = 15;
 fn or_unknown<T: serde::Serialize>(found: Result<T>) -> Result<Value> {
     match found {
         Err(error) if error.is_unauthorized() => Ok(Value::Null),
-        found => found.map(|it| json!(it)),
+        found => found.map(|entry| json!(entry)),
     }
 }
 
@@ -55,8 +55,13 @@ impl AlibabaLoadBalancers {
 
     /// Returns the domain extensions of a CLB's listener as the annotation writes them.
     pub(super) async fn domains_of(&self, listener: &Value) -> Result<Value> {
-        let pair =
-            |it: &Value| format!("{}:{}", text(it, "Domain"), text(it, "ServerCertificateId"));
+        let pair = |object: &Value| {
+            format!(
+                "{}:{}",
+                text(object, "Domain"),
+                text(object, "ServerCertificateId")
+            )
+        };
         let found = self
             .domains(&id_of(listener), port(&listener["ListenerPort"]))
             .await;
@@ -66,17 +71,17 @@ impl AlibabaLoadBalancers {
     /// Reads the additional certificates of an NLB's listener.
     async fn additional(&self, listener: &str) -> Result<Vec<String>> {
         let query = Query::new(NLB, "ListListenerCertificates").set("ListenerId", listener);
-        let (shared, id) = (SharedPriority::default(), |it: &Value| {
-            text(it, "CertificateId").to_owned()
+        let (shared, id) = (SharedPriority::default(), |object: &Value| {
+            text(object, "CertificateId").to_owned()
         });
         let found = self
             .api
             .tokens(query, ("MaxResults", 50), "/Certificates", &shared, id)
             .await?;
-        let is_additional = |it: &&Value| {
-            it["IsDefault"] != true
-                && text(it, "CertificateType") != "Ca"
-                && text(it, "Status") != "Diassociating"
+        let is_additional = |object: &&Value| {
+            object["IsDefault"] != true
+                && text(object, "CertificateType") != "Ca"
+                && text(object, "Status") != "Diassociating"
         };
         Ok(found
             .complete()
@@ -113,7 +118,7 @@ impl Work<'_> {
         };
         let mut found = list(&answer["ServerCertificates"], "ServerCertificate");
         let found = found
-            .find(|it| text(it, "ServerCertificateId") == id)
+            .find(|object| text(object, "ServerCertificateId") == id)
             .ok_or_else(|| wrong("does not exist"))?;
         match found["ExpireTimeStamp"].as_i64() {
             Some(end) if end < Timestamp::now().as_millisecond() => Err(wrong("has expired")),
@@ -128,11 +133,14 @@ impl Work<'_> {
         };
         let wanted: BTreeMap<_, _> = wanted
             .into_iter()
-            .filter_map(|it| it.split_once(':'))
+            .filter_map(|text| text.split_once(':'))
             .collect();
         let there = self.cloud.domains(self.id, port.number).await?;
         for (domain, certificate) in &wanted {
-            let query = match there.iter().find(|it| text(it, "Domain") == *domain) {
+            let query = match there
+                .iter()
+                .find(|object| text(object, "Domain") == *domain)
+            {
                 Some(it) if text(it, "ServerCertificateId") == *certificate => continue,
                 Some(it) => {
                     let query = Query::new(SLB, "SetDomainExtensionAttribute");
@@ -148,7 +156,7 @@ impl Work<'_> {
         }
         for it in there
             .iter()
-            .filter(|it| !wanted.contains_key(text(it, "Domain")))
+            .filter(|object| !wanted.contains_key(text(object, "Domain")))
         {
             let query = Query::new(SLB, "DeleteDomainExtension");
             match self
@@ -171,7 +179,7 @@ impl Work<'_> {
         let new: Vec<_> = wanted
             .iter()
             .copied()
-            .filter(|id| !there.iter().any(|it| it == id))
+            .filter(|id| !there.iter().any(|text| text == id))
             .collect();
         let gone: Vec<_> = there
             .iter()

@@ -134,14 +134,14 @@ impl Work<'_> {
             Err(error) if error.code().contains("VSwitchAvailableIpNotExist") => {
                 let all =
                     Query::new(VPC, "DescribeVSwitches").set("VpcId", api.metadata.vpc().await?);
-                let id = |it: &Value| text(it, "VSwitchId").to_owned();
+                let id = |object: &Value| text(object, "VSwitchId").to_owned();
                 let all = api
                     .pages(all, 50, "/VSwitches/VSwitch", id)
                     .await?
                     .complete()?
                     .into_items();
-                let has_room = |it: &&Value| {
-                    id(it) != first && it["AvailableIpAddressCount"].as_u64() > Some(0)
+                let has_room = |object: &&Value| {
+                    id(object) != first && object["AvailableIpAddressCount"].as_u64() > Some(0)
                 };
                 let Some(other) = all.iter().find(has_room) else {
                     return Err(error);

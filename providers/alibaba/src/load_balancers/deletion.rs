@@ -23,8 +23,9 @@ impl Work<'_> {
                 self.id
             )));
         }
-        let is_listener =
-            |it: &&Operation| it.deletes(|resource| matches!(resource, ResourceKey::Listener(_)));
+        let is_listener = |operation: &&Operation| {
+            operation.deletes(|resource| matches!(resource, ResourceKey::Listener(_)))
+        };
         if self.spec.is_preserved {
             self.unprotect().await?;
             if !self.is_network {
@@ -69,11 +70,11 @@ impl Work<'_> {
             .before
             .resources
             .keys()
-            .any(|it| matches!(it, ResourceKey::Pool(_)));
+            .any(|resource| matches!(resource, ResourceKey::Pool(_)));
         let group = self
             .before
             .balancer_attributes()
-            .and_then(|it| it.text(GROUP))
+            .and_then(|settings| settings.text(GROUP))
             .map(str::to_owned);
         if !self.is_network || !(pools || group.is_some()) || !is_there {
             return Ok(if is_there {
@@ -98,13 +99,14 @@ impl Work<'_> {
 
     /// Removes our tags from the server groups of an NLB that stays.
     async fn release_groups(&self) -> Made {
-        let is_pool = |it: &&ResourceKey| self.is_network && matches!(it, ResourceKey::Pool(_));
+        let is_pool =
+            |resource: &&ResourceKey| self.is_network && matches!(resource, ResourceKey::Pool(_));
         let ids: Vec<_> = self
             .before
             .resources
             .keys()
             .filter(is_pool)
-            .filter_map(|it| self.id_of(it))
+            .filter_map(|resource| self.id_of(resource))
             .collect();
         for ids in ids.chunks(GROUPS) {
             let query = Query::new(NLB, "UntagResources")
@@ -157,7 +159,7 @@ impl Work<'_> {
                 Query::new(NLB, "DeleteServerGroup").set("ServerGroupId", self.pool_id(pool))
             }
             (false, ResourceKey::Listener(port)) => {
-                let protocol = there.and_then(|it| it.text("Protocol"));
+                let protocol = there.and_then(|settings| settings.text("Protocol"));
                 let query = self
                     .query("DeleteLoadBalancerListener")
                     .set("ListenerPort", port.number);

@@ -43,7 +43,7 @@ impl Work<'_> {
                 "Ip" => (id, Some(id)),
                 _ => (id.split_once('.').map_or(id, |(_, id)| id), None),
             };
-            let [port, weight] = [port, weight].map(|it| it.parse::<u32>().unwrap_or_default());
+            let [port, weight] = [port, weight].map(|text| text.parse::<u32>().unwrap_or_default());
             let key = if self.is_network {
                 "ServerType"
             } else {
@@ -129,15 +129,15 @@ impl Work<'_> {
 
     /// Returns the backends whose instances exist, and those that are no instances.
     pub(super) async fn existing(&self, servers: &[Value]) -> Result<Vec<Value>> {
-        let is_instance = |it: &Value| {
+        let is_instance = |object: &Value| {
             ["Type", "ServerType"]
                 .iter()
-                .any(|key| text(it, key).eq_ignore_ascii_case("ecs"))
+                .any(|key| text(object, key).eq_ignore_ascii_case("ecs"))
         };
         let ids: Vec<_> = servers
             .iter()
-            .filter(|it| is_instance(it))
-            .map(|it| text(it, "ServerId"))
+            .filter(|server| is_instance(server))
+            .map(|server| text(server, "ServerId"))
             .collect();
         let query = Query::new(ECS, "DescribeInstances").set("InstanceIds", json!(ids).to_string());
         let answer: Value = self
@@ -146,9 +146,10 @@ impl Work<'_> {
             .read(query.set("MaxResults", AT_ONCE))
             .await?;
         let known: Vec<_> = list(&answer["Instances"], "Instance")
-            .map(|it| text(it, "InstanceId"))
+            .map(|instance| text(instance, "InstanceId"))
             .collect();
-        let exists = |it: &&Value| !is_instance(it) || known.contains(&text(it, "ServerId"));
+        let exists =
+            |object: &&Value| !is_instance(object) || known.contains(&text(object, "ServerId"));
         Ok(servers.iter().filter(exists).cloned().collect())
     }
 
@@ -158,7 +159,7 @@ impl Work<'_> {
         let old = |target: &str| {
             there
                 .iter()
-                .find(|it| server_of(it) == server_of(target))
+                .find(|text| server_of(text) == server_of(target))
                 .map(str::to_owned)
         };
         let (changed, new): (Vec<&str>, Vec<&str>) =
@@ -189,7 +190,7 @@ impl Work<'_> {
     /// Removes backends; one whose weight was changed stays.
     pub(super) async fn remove(&self, pool: &str, targets: &Targets) -> Made {
         let stay = self.after.targets_of(pool);
-        let is_gone = |target: &&str| !stay.iter().any(|it| server_of(it) == server_of(target));
+        let is_gone = |target: &&str| !stay.iter().any(|text| server_of(text) == server_of(target));
         self.remove_servers(pool, targets.iter().filter(is_gone))
             .await
     }
@@ -229,17 +230,16 @@ impl Work<'_> {
         };
         let mut graph = self.before.clone();
         let is_new = |target: &str| {
-            self.after
-                .targets_of(pool)
-                .iter()
-                .any(|it| it != target && server_of(it) == server_of(target))
+            self.after.targets_of(pool).iter().any(|targets_of| {
+                targets_of != target && server_of(targets_of) == server_of(target)
+            })
         };
         let gone: Targets = targets.iter().filter(|target| !is_new(target)).collect();
         self.remove_servers(pool, gone.iter()).await?;
         let stay: Targets = graph
             .targets_of(pool)
             .iter()
-            .filter(|it| !gone.contains(it))
+            .filter(|targets_of| !gone.contains(targets_of))
             .collect();
         graph.targets.insert(pool.to_owned(), stay);
         let observed = self.change.actual.cloned().unwrap_or_default();
@@ -314,10 +314,10 @@ impl Work<'_> {
             return Ok(None);
         }
         let is_sent = |key: &str| {
-            changes.iter().any(|it| {
-                it.key == key
+            changes.iter().any(|difference| {
+                difference.key == key
                     || key.starts_with("HealthCheckConfig")
-                        && it.key.starts_with("HealthCheckConfig")
+                        && difference.key.starts_with("HealthCheckConfig")
             })
         };
         let query =

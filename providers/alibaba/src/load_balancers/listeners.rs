@@ -68,9 +68,9 @@ impl Work<'_> {
             Err(error) if error.is_conflict() && error.code().contains("AlreadyExist") => {
                 let query = Query::new(SLB, "DescribeLoadBalancerListeners")
                     .set("LoadBalancerId", [self.id]);
-                let is_it = |it: &&Value| {
-                    let is_same = (it["ListenerProtocol"] == "udp") == (protocol == "udp");
-                    is_same && super::read::port(&it["ListenerPort"]) == port.number
+                let is_it = |object: &&Value| {
+                    let is_same = (object["ListenerProtocol"] == "udp") == (protocol == "udp");
+                    is_same && super::read::port(&object["ListenerPort"]) == port.number
                 };
                 let answer: Value = self.cloud.api.read(query.set("MaxResults", 100)).await?;
                 let there = list(&answer, "Listeners")
@@ -162,7 +162,9 @@ impl Work<'_> {
             Err(error) if error.is_conflict() && error.code().contains("AlreadyExist") => {
                 let query = Query::new(NLB, "ListListeners").set("LoadBalancerIds", [self.id]);
                 let answer: Value = self.cloud.api.read(query.set("MaxResults", 100)).await?;
-                let is_it = |it: &&Value| span(it) == ends && it["ListenerProtocol"] == *protocol;
+                let is_it = |object: &&Value| {
+                    span(object) == ends && object["ListenerProtocol"] == *protocol
+                };
                 let Some(it) = list(&answer, "Listeners").find(is_it) else {
                     return Err(error);
                 };
@@ -203,11 +205,11 @@ impl Work<'_> {
         settings: &Attributes,
         changes: &[Difference],
     ) -> Made {
-        let is_changed = |key: &str| changes.iter().any(|it| it.key == key);
+        let is_changed = |key: &str| changes.iter().any(|difference| difference.key == key);
         let pool = settings.text(POOL).unwrap_or_default();
-        let is_other = changes
-            .iter()
-            .any(|it| !["Status", "ListenerStatus", DOMAINS, ADDITIONAL].contains(&&*it.key));
+        let is_other = changes.iter().any(|difference| {
+            !["Status", "ListenerStatus", DOMAINS, ADDITIONAL].contains(&&*difference.key)
+        });
         if self.is_network {
             let id = self
                 .id_of(&ResourceKey::Listener(port.clone()))
@@ -215,7 +217,9 @@ impl Work<'_> {
             if is_other {
                 let is_sent = |key: &str| {
                     let of_proxy = key.starts_with(PROXY)
-                        && changes.iter().any(|it| it.key.starts_with(PROXY));
+                        && changes
+                            .iter()
+                            .any(|difference| difference.key.starts_with(PROXY));
                     ![POOL, ADDITIONAL, "ListenerStatus"].contains(&key)
                         && (of_proxy || is_changed(key))
                 };

@@ -285,7 +285,7 @@ impl LoadBalancerCloud for AlibabaLoadBalancers {
     /// Adopts a load balancer without tags by its name if the Service shows its address: old versions of the Go program
     /// wrote no tags.
     fn adopts(&self, observed: &ObservedLoadBalancer, identity: &Identity<'_>) -> Adoption {
-        let is_shown = |it: &_| shown(identity.service).contains(it);
+        let is_shown = |entry: &_| shown(identity.service).contains(entry);
         if observed.ingress.iter().any(is_shown) {
             Adoption::Adopt
         } else {
@@ -358,7 +358,12 @@ impl AlibabaLoadBalancers {
     async fn read_eips(&self) -> Result<()> {
         let query =
             Query::new(VPC, "DescribeEipAddresses").set("AssociatedInstanceType", "SlbInstance");
-        let key = |it: &Value| it["AllocationId"].as_str().unwrap_or_default().to_owned();
+        let key = |object: &Value| {
+            object["AllocationId"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned()
+        };
         let found = self
             .api
             .pages(query, 100, "/EipAddresses/EipAddress", key)
@@ -393,10 +398,10 @@ fn with_zones_of(mut desired: ResourceGraph, seen: &ResourceGraph) -> ResourceGr
         return desired;
     };
     let complete = |zone: &Value| {
-        let is_it = |it: &&Value| {
+        let is_it = |object: &&Value| {
             ["ZoneId", "VSwitchId"]
                 .iter()
-                .all(|key| it[*key] == zone[*key])
+                .all(|key| object[*key] == zone[*key])
         };
         let mut whole = there
             .iter()
@@ -463,5 +468,5 @@ fn is_leaving(change: &Change<'_>) -> bool {
     change
         .operations
         .iter()
-        .any(|it| it.deletes(|resource| *resource == ResourceKey::Balancer))
+        .any(|operation| operation.deletes(|resource| *resource == ResourceKey::Balancer))
 }

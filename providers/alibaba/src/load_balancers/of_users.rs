@@ -31,14 +31,14 @@ impl AlibabaLoadBalancers {
             self.events
                 .warn(true, EventSubject::Service(service), "BackendOfUser", &text);
             if let Some(targets) = desired.targets.get(pool).cloned() {
-                let is_there = |it: &str| {
+                let is_there = |text: &str| {
                     of_users
                         .iter()
-                        .any(|other| backends::server_of(other) == backends::server_of(it))
+                        .any(|other| backends::server_of(other) == backends::server_of(text))
                 };
                 desired.targets.insert(
                     pool.clone(),
-                    targets.iter().filter(|it| !is_there(it)).collect(),
+                    targets.iter().filter(|target| !is_there(target)).collect(),
                 );
             }
         }
@@ -52,7 +52,7 @@ impl AlibabaLoadBalancers {
         place: &str,
         service: &Service,
     ) {
-        let all = texts(settings.and_then(|it| it.get(OF_USERS)));
+        let all = texts(settings.and_then(|settings| settings.get(OF_USERS)));
         if !all.is_empty() {
             let text = format!(
                 "{what} that this program has not added ({}) are deleted with {place}",

@@ -36,8 +36,10 @@ pub(super) struct Port {
 
 impl Port {
     fn overlaps(&self, other: &Self) -> bool {
-        let [[first, last], [start, end]] =
-            [self, other].map(|it| it.range.map_or([it.number; 2], |it| [it.first, it.last]));
+        let [[first, last], [start, end]] = [self, other].map(|port| {
+            port.range
+                .map_or([port.number; 2], |range| [range.first, range.last])
+        });
         self.transport == other.transport && first <= end && start <= last
     }
 }
@@ -49,7 +51,7 @@ fn target(target: &Value, port: u16) -> (Target, String) {
         None => {
             let number = target
                 .as_u64()
-                .and_then(|it| u16::try_from(it).ok())
+                .and_then(|target| u16::try_from(target).ok())
                 .unwrap_or(port);
             (Target::Number(number), number.to_string())
         }
@@ -180,7 +182,7 @@ pub(super) fn ports(
                 }
                 it.as_object_mut()
                     .into_iter()
-                    .for_each(|it| it.retain(|field, _| has_field(&protocol, field)));
+                    .for_each(|object| object.retain(|field, _| has_field(&protocol, field)));
                 Port {
                     listener: attributes(&ClassicListener(it)),
                     ..place
@@ -198,11 +200,11 @@ pub(super) fn ports(
                     field == "SecurityPolicyId"
                         || ["C", "A"]
                             .iter()
-                            .any(|it| field.starts_with(it) && field != "Cps")
+                            .any(|text| field.starts_with(text) && field != "Cps")
                 };
                 it.as_object_mut()
                     .into_iter()
-                    .for_each(|it| it.retain(|field, _| is_tls || !is_of_tls(field)));
+                    .for_each(|object| object.retain(|field, _| is_tls || !is_of_tls(field)));
                 let mut group = group.clone();
                 group["Protocol"] = json!(port.protocol);
                 if range.is_some() {
@@ -262,14 +264,16 @@ fn network_group(family: AddressFamily, annotations: &mut Annotations<'_>) -> Va
     if let Some(is_on) = annotations.get(&key::DRAINING) {
         all["ConnectionDrainEnabled"] = json!(is_on == "on");
     }
-    let is_checked = annotations.get(&key::CHECK_FLAG).map(|it| it == "on");
+    let is_checked = annotations
+        .get(&key::CHECK_FLAG)
+        .map(|check_flag| check_flag == "on");
     match is_checked {
         Some(true) => {
             all["HealthCheckConfig"]["HealthCheckEnabled"] = json!(true);
             all["HealthCheckConfig"]["HealthCheckType"] = json!(
                 annotations
                     .get(&key::CHECK_TYPE)
-                    .map(|it| it.to_uppercase())
+                    .map(|check_type| check_type.to_uppercase())
             );
         }
         Some(false) => all["HealthCheckConfig"] = json!({"HealthCheckEnabled": false}),

@@ -100,7 +100,7 @@ pub(super) fn id_of(it: &Value) -> String {
 
 /// A load balancer that was found; of one of the user, the share of a Service.
 pub(super) struct Found {
-    pub(super) it: Value,
+    pub(super) object: Value,
     pub(super) share: Option<Share>,
     /// Server groups of the user that the Service names.
     pub(super) groups: Vec<String>,
@@ -109,7 +109,7 @@ pub(super) struct Found {
 impl Found {
     /// Returns the load balancer without its resources.
     pub(super) fn head(&self, is_network: bool) -> ObservedLoadBalancer {
-        let (it, mut tags) = (&self.it, tags(&self.it));
+        let (it, mut tags) = (&self.object, tags(&self.object));
         let ingress = match is_network {
             false => Some(text(it, "Address"))
                 .filter(|ip| !ip.is_empty())
@@ -157,9 +157,9 @@ impl Found {
     /// Returns the default name of the Service's load balancer.
     pub(super) fn default_name(&self) -> String {
         let named = || {
-            tags(&self.it)
+            tags(&self.object)
                 .remove(NAME_TAG)
-                .unwrap_or_else(|| text(&self.it, "LoadBalancerName").to_owned())
+                .unwrap_or_else(|| text(&self.object, "LoadBalancerName").to_owned())
         };
         self.share.as_ref().map_or_else(named, Share::default_name)
     }
@@ -183,7 +183,7 @@ impl AlibabaLoadBalancers {
         let cluster = &self.api.config.cluster;
         Ok(found
             .into_iter()
-            .filter(|it| Part::of(NETWORK, text(it, "ServerGroupName"), cluster).is_some())
+            .filter(|object| Part::of(NETWORK, text(object, "ServerGroupName"), cluster).is_some())
             .collect())
     }
 
@@ -196,13 +196,16 @@ impl AlibabaLoadBalancers {
         has_ranges: bool,
     ) -> Result<Option<ObservedLoadBalancer>> {
         let mut groups = self.groups(NAME_TAG, name).await?;
-        groups.retain(|it| has_shares || is_group_of(it, None));
+        groups.retain(|group| has_shares || is_group_of(group, None));
         let ranges = if has_ranges {
             self.ranges_group(name).await?
         } else {
             None
         };
-        let Some(first) = groups.first().or(ranges.as_ref().map(|it| &it.it)) else {
+        let Some(first) = groups
+            .first()
+            .or(ranges.as_ref().map(|ranges_group| &ranges_group.object))
+        else {
             return Ok(None);
         };
         let (mut graph, region) = (ResourceGraph::default(), self.api.metadata.region().await?);
@@ -244,13 +247,17 @@ impl AlibabaLoadBalancers {
         };
         let (searched, requested) =
             try_join!(self.searches.find(is_network, wanted.clone()), by_id)?;
-        let (own, shared): (Vec<_>, Vec<_>) =
-            searched.into_iter().partition(|it| wanted.is_own(it));
+        let (own, shared): (Vec<_>, Vec<_>) = searched
+            .into_iter()
+            .partition(|object| wanted.is_own(object));
         let mut found: Vec<Found> = Vec::new();
-        let mut add = |it: Value, share: Option<&Share>, groups: &[String]| {
-            if !found.iter().any(|known| id_of(&known.it) == id_of(&it)) {
+        let mut add = |object: Value, share: Option<&Share>, groups: &[String]| {
+            if !found
+                .iter()
+                .any(|known| id_of(&known.object) == id_of(&object))
+            {
                 found.push(Found {
-                    it,
+                    object,
                     share: share.cloned(),
                     groups: groups.into(),
                 });
@@ -374,16 +381,16 @@ impl AlibabaLoadBalancers {
                 .some_by_id(is_network, &unique.into_iter().collect::<Vec<_>>())
                 .await?;
             let found = meant.into_iter().filter_map(|(id, share)| {
-                let it = read.iter().find(|it| id_of(it) == id)?.clone();
+                let it = read.iter().find(|object| id_of(object) == id)?.clone();
                 Some(Found {
-                    it,
+                    object: it,
                     share,
                     groups: Vec::new(),
                 })
             });
             let found: Vec<_> = found.collect();
             match (is_whole, is_network) {
-                (false, _) => Ok(found.iter().map(|it| it.head(is_network)).collect()),
+                (false, _) => Ok(found.iter().map(|entry| entry.head(is_network)).collect()),
                 (true, false) => self.whole_classic(&found).await,
                 (true, true) => self.whole_network(&found).await,
             }
@@ -417,9 +424,9 @@ impl AlibabaLoadBalancers {
             if let ListResult::Partial { reason: it, .. } = &list {
                 reason = Some(it.clone());
             }
-            let head = |it: &Value| {
+            let head = |object: &Value| {
                 Found {
-                    it: it.clone(),
+                    object: object.clone(),
                     share: None,
                     groups: Vec::new(),
                 }
@@ -428,11 +435,12 @@ impl AlibabaLoadBalancers {
             all.extend(list.items().iter().map(head));
         }
         // A partial list does not prove that an NLB is gone.
-        let is_left = |it: &&Value| reason.is_none() && tags(it).contains_key(OwnerTags::SERVICE);
+        let is_left =
+            |object: &&Value| reason.is_none() && tags(object).contains_key(OwnerTags::SERVICE);
         for group in groups.iter().filter(is_left) {
             let name = tags(group).remove(NAME_TAG).unwrap_or_default();
-            let is_known = |it: &ObservedLoadBalancer| {
-                it.kind == NETWORK && it.legacy_owner.as_ref() == Some(&name)
+            let is_known = |load_balancer: &ObservedLoadBalancer| {
+                load_balancer.kind == NETWORK && load_balancer.legacy_owner.as_ref() == Some(&name)
             };
             if !all.iter().any(is_known) {
                 all.push(left(&name, group));
@@ -486,7 +494,7 @@ fn is_new(service: &Service) -> bool {
         .finalizers
         .iter()
         .flatten()
-        .any(|it| it == FINALIZER_LOAD_BALANCER);
+        .any(|finalizer| finalizer == FINALIZER_LOAD_BALANCER);
     shown(service).is_empty() && !has_one && !has_finalizer(service)
 }
 

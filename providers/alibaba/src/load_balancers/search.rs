@@ -76,7 +76,7 @@ async fn search(
     pages: &AtomicUsize,
 ) -> Vec<Result<Vec<Value>>> {
     let mut listed = None;
-    let expected = wanted.iter().filter(|it| !it.is_other_kind).count();
+    let expected = wanted.iter().filter(|entry| !entry.is_other_kind).count();
     if expected > 0 && pages.load(Ordering::Relaxed) <= REQUESTS * expected {
         match balancers(api, is_network, None).await {
             Ok(found) => {
@@ -87,16 +87,16 @@ async fn search(
             Err(error) => return vec![Err(error); wanted.len()],
         }
     }
-    join_all(wanted.iter().map(async |it| {
+    join_all(wanted.iter().map(async |entry| {
         let found = listed.as_ref().map(|all| {
             all.iter()
-                .filter(|found| it.has(found))
+                .filter(|found| entry.has(found))
                 .cloned()
                 .collect::<Vec<_>>()
         });
         match found {
-            Some(found) if it.is_new || !found.is_empty() => Ok(found),
-            _ => search_one(api, is_network, it).await,
+            Some(found) if entry.is_new || !found.is_empty() => Ok(found),
+            _ => search_one(api, is_network, entry).await,
         }
     }))
     .await
@@ -116,7 +116,7 @@ async fn search_one(api: &Api, is_network: bool, wanted: &Wanted) -> Result<Vec<
     let mut all: Vec<Value> = Vec::new();
     for it in [tagged, named, shared] {
         let new = it.complete()?.into_items();
-        all.extend(new.into_iter().filter(|it| wanted.has(it)));
+        all.extend(new.into_iter().filter(|new| wanted.has(new)));
     }
     Ok(all)
 }
@@ -159,7 +159,7 @@ async fn tokens(
     place: &str,
     key: &'static str,
 ) -> Result<ListResult<Value>> {
-    let key = move |it: &Value| text(it, key).to_owned();
+    let key = move |object: &Value| text(object, key).to_owned();
     api.tokens(
         query,
         ("MaxResults", 100),

@@ -11,7 +11,7 @@ impl Work<'_> {
         if !tags.is_empty() {
             self.set_tags(&tags).await?;
         }
-        let is_changed = |key: &str| changes.iter().any(|it| it.key == key);
+        let is_changed = |key: &str| changes.iter().any(|difference| difference.key == key);
         // Zones are sent as the annotation states them.
         let zones = self.spec.balancer.clone().only(&["ZoneMappings"]);
         let of = |action, keys: &[&str]| {
@@ -92,8 +92,11 @@ impl Work<'_> {
             };
             self.send(self.query(action)).await?;
         }
-        let ids = |it: Option<&Attributes>| -> Vec<String> {
-            it.and_then(|it| serde_json::from_value(it.get("SecurityGroupIds")?.clone()).ok())
+        let ids = |settings: Option<&Attributes>| -> Vec<String> {
+            settings
+                .and_then(|settings| {
+                    serde_json::from_value(settings.get("SecurityGroupIds")?.clone()).ok()
+                })
                 .unwrap_or_default()
         };
         if is_changed("SecurityGroupIds") {
@@ -120,8 +123,8 @@ impl Work<'_> {
             }
         }
         if is_changed("BandwidthPackageId") {
-            let package = |it: Option<&Attributes>| {
-                Some(it?.text("BandwidthPackageId")?.to_owned()).filter(|id| !id.is_empty())
+            let package = |settings: Option<&Attributes>| {
+                Some(settings?.text("BandwidthPackageId")?.to_owned()).filter(|id| !id.is_empty())
             };
             if let Some(id) = package(self.before.balancer_attributes()) {
                 let query = self.query("DetachCommonBandwidthPackageFromLoadBalancer");

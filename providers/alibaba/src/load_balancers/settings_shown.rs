@@ -60,8 +60,8 @@ pub(super) fn network_balancer(it: &Value) -> Map<String, Value> {
             .into_iter()
             .chain(["AllocationId", "PrivateIPv4Address"].map(|key| (key, &address[key])));
         fields
-            .filter(|(_, it)| !it.is_null())
-            .map(|(key, it)| (key.to_owned(), it.clone()))
+            .filter(|(_, object)| !object.is_null())
+            .map(|(key, object)| (key.to_owned(), object.clone()))
             .collect::<Value>()
     };
     all.insert(

@@ -55,7 +55,7 @@ impl Rule {
         let range = ["SourceCidrIp", "Ipv6SourceCidrIp"]
             .map(|key| text(it, key))
             .into_iter()
-            .find(|it| !it.is_empty());
+            .find(|text| !text.is_empty());
         Self {
             id: text(it, "SecurityGroupRuleId").to_owned(),
             accepts: text(it, "Policy").eq_ignore_ascii_case("accept"),
@@ -103,7 +103,7 @@ impl Rule {
 /// The security group of a Service, with the rules that this program or the Go program wrote.
 pub(super) struct RangesGroup {
     pub(super) id: String,
-    pub(super) it: Value,
+    pub(super) object: Value,
     rules: Vec<Rule>,
 }
 
@@ -113,7 +113,7 @@ impl RangesGroup {
         let drops = |range: &&&str| {
             self.rules
                 .iter()
-                .any(|it| !it.accepts && it.range == **range)
+                .any(|rule| !rule.accepts && rule.range == **range)
         };
         let families = if is_dual_stack {
             &EVERYTHING[..]
@@ -124,8 +124,8 @@ impl RangesGroup {
         is_closed.then(|| {
             self.rules
                 .iter()
-                .filter(|it| it.accepts)
-                .map(|it| &*it.range)
+                .filter(|rule| rule.accepts)
+                .map(|rule| &*rule.range)
                 .collect()
         })
     }
@@ -141,7 +141,7 @@ pub(super) fn without_ranges(desired: ResourceGraph, seen: &ResourceGraph) -> Re
     let has = |graph: &ResourceGraph| {
         graph
             .balancer_attributes()
-            .is_some_and(|it| it.get(RANGES).is_some())
+            .is_some_and(|settings| settings.get(RANGES).is_some())
     };
     match desired.balancer_attributes().cloned() {
         Some(settings) if has(seen) && !has(&desired) => {
@@ -159,10 +159,12 @@ impl AlibabaLoadBalancers {
         seen: &ResourceGraph,
         service: &Service,
     ) {
-        let reason = seen.balancer_attributes().and_then(|it| it.text(UNKNOWN));
+        let reason = seen
+            .balancer_attributes()
+            .and_then(|settings| settings.text(UNKNOWN));
         let is_wanted = desired
             .balancer_attributes()
-            .is_some_and(|it| it.get("SecurityGroupIds").is_some());
+            .is_some_and(|settings| settings.get("SecurityGroupIds").is_some());
         if let Some(reason) = reason.filter(|_| is_wanted) {
             let text = format!(
                 "the security groups of the NLB stay as they are, because they cannot be read: {reason}"
@@ -203,15 +205,20 @@ impl AlibabaLoadBalancers {
             .all_rules(query, "/Permissions/Permission", "SecurityGroupRuleId")
             .await?;
         let end = format!(".{cluster}");
-        let is_ours = |it: &&Value| {
-            text(it, "Description").starts_with("k8s.") && text(it, "Description").ends_with(&end)
+        let is_ours = |object: &&Value| {
+            text(object, "Description").starts_with("k8s.")
+                && text(object, "Description").ends_with(&end)
         };
         let rules = all.iter().filter(is_ours).map(Rule::of).collect();
-        Ok(Some(RangesGroup { id, it, rules }))
+        Ok(Some(RangesGroup {
+            id,
+            object: it,
+            rules,
+        }))
     }
 
     async fn all_rules(&self, query: Query, place: &str, key: &'static str) -> Result<Vec<Value>> {
-        let id = |it: &Value| text(it, key).to_owned();
+        let id = |object: &Value| text(object, key).to_owned();
         let found = self
             .api
             .tokens(
@@ -242,7 +249,7 @@ impl Work<'_> {
         let attached = texts(
             self.before
                 .balancer_attributes()
-                .and_then(|it| it.get(ATTACHED)),
+                .and_then(|settings| settings.get(ATTACHED)),
         );
         let is_attached = |id: &str| attached.contains(&id);
         let of_group = |action, id: &str| self.query(action).set("SecurityGroupIds", [id]);
@@ -260,9 +267,9 @@ impl Work<'_> {
         };
         let is_dual_stack = settings
             .text("AddressIpVersion")
-            .is_some_and(|it| it.eq_ignore_ascii_case("DualStack"));
+            .is_some_and(|address_ip_version| address_ip_version.eq_ignore_ascii_case("DualStack"));
         let wanted = Rule::wanted(&ranges, is_dual_stack);
-        let has = |all: &[Rule], rule: &Rule| all.iter().any(|it| it.is_like(rule));
+        let has = |all: &[Rule], rule: &Rule| all.iter().any(|other_rule| other_rule.is_like(rule));
         let new: Vec<_> = wanted.iter().filter(|rule| !has(&there, rule)).collect();
         let old: Vec<_> = there
             .iter()

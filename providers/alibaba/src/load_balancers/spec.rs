@@ -101,7 +101,7 @@ impl Spec {
         let service = &key::with_new_prefix(service);
         let mut annotations = Annotations::of(service);
         let is_network = is_network(service, config);
-        let requested = annotations.get(&key::ID).filter(|it| !it.is_empty());
+        let requested = annotations.get(&key::ID).filter(|id| !id.is_empty());
         let (balancer, overrides) = (
             balancer(is_network, config, &mut annotations),
             annotations.get(&key::OVERRIDE),
@@ -144,17 +144,19 @@ impl Spec {
             is_elsewhere: !is_network
                 && (annotations
                     .get(&key::CLASS)
-                    .is_some_and(|it| !it.is_empty())
+                    .is_some_and(|class| !class.is_empty())
                     || annotations.is_set(&key::TUNNEL)),
             overrides: overrides.unwrap_or_default(),
             is_preserved: annotations
                 .get(&key::PRESERVE)
-                .is_some_and(|it| !it.is_empty()),
-            hostname: annotations.get(&key::HOSTNAME).filter(|it| !it.is_empty()),
+                .is_some_and(|preserve| !preserve.is_empty()),
+            hostname: annotations
+                .get(&key::HOSTNAME)
+                .filter(|hostname| !hostname.is_empty()),
             shows_eip: !is_network
                 && annotations
                     .get(&key::EXTERNAL_IP_TYPE)
-                    .is_some_and(|it| it == "eip"),
+                    .is_some_and(|external_ip_type| external_ip_type == "eip"),
             balancer: balancer.tagged(&SPEC_TAGS.among(tags)),
             warnings: Vec::new(),
             ports: ports(service, is_network, mode, family, &groups, &mut annotations),
@@ -162,7 +164,7 @@ impl Spec {
             has_addresses: is_network
                 && annotations
                     .get(&key::SERVER_GROUP)
-                    .is_some_and(|it| it == "Ip"),
+                    .is_some_and(|server_group| server_group == "Ip"),
             family,
             weight: annotations.get(&key::DEFAULT_WEIGHT).unwrap_or(100),
             total_weight: total_weight.filter(|_| !groups.is_empty()),
@@ -187,7 +189,7 @@ impl Spec {
             .spec
             .as_ref()
             .and_then(|spec| spec.session_affinity.as_deref());
-        if affinity.is_some_and(|it| it != "None") {
+        if affinity.is_some_and(|affinity| affinity != "None") {
             annotations.mistake(format!(
                 "sessionAffinity: set it to None, and annotation {} for TCP listeners",
                 key::PERSISTENCE.key()
@@ -229,7 +231,7 @@ fn ignored(service: &Service, is_network: bool, annotations: &mut Annotations<'_
     };
     for row in key::ALL
         .iter()
-        .map(|it| it.row())
+        .map(|setting| setting.row())
         .filter(|row| row.doc.trim_start().starts_with(other))
     {
         if is_set(row.key) {
@@ -238,7 +240,7 @@ fn ignored(service: &Service, is_network: bool, annotations: &mut Annotations<'_
     }
     let is_charged = annotations
         .get(&key::CHARGE)
-        .is_some_and(|it| it == "paybybandwidth");
+        .is_some_and(|charge| charge == "paybybandwidth");
     if !is_network && annotations.is_set(&key::BANDWIDTH) && !is_charged {
         let (key, charge) = (key::BANDWIDTH.key(), key::CHARGE.key());
         annotations.warning(format!(
@@ -301,7 +303,7 @@ fn family(is_network: bool, config: &Config, annotations: &mut Annotations<'_>) 
     let is_possible = config.has_dual_stack
         && annotations
             .get(&key::IP_VERSION)
-            .is_some_and(|it| it.eq_ignore_ascii_case(needed))
+            .is_some_and(|ip_version| ip_version.eq_ignore_ascii_case(needed))
         && (is_network || wanted != AddressFamily::Dualstack);
     if is_possible {
         wanted

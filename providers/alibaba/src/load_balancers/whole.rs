@@ -42,7 +42,7 @@ pub(super) struct UserGroup {
 
 /// A listener with the settings that requests have.
 struct Listener<'a> {
-    it: &'a Value,
+    object: &'a Value,
     description: &'a str,
     settings: Attributes,
 }
@@ -52,7 +52,7 @@ impl<'a> Listener<'a> {
     fn group(&self) -> Option<&'a str> {
         ["VServerGroupId", "ServerGroupId"]
             .into_iter()
-            .find_map(|key| self.it[key].as_str())
+            .find_map(|key| self.object[key].as_str())
     }
 }
 
@@ -80,24 +80,24 @@ pub(super) fn pool_name(graph: &ResourceGraph, part: &Part<'_>, id: &str) -> Str
 }
 
 pub(super) fn servers<'a>(all: impl Iterator<Item = &'a Value>, region: &str) -> Targets {
-    let server = |it: &Value| {
-        let weight = it["Weight"].as_u64().unwrap_or_default();
+    let server = |object: &Value| {
+        let weight = object["Weight"].as_u64().unwrap_or_default();
         let (kind, id, ip) = (
-            it["ServerType"]
+            object["ServerType"]
                 .as_str()
-                .or(it["Type"].as_str())
+                .or(object["Type"].as_str())
                 .unwrap_or("ecs"),
-            text(it, "ServerId"),
-            text(it, "ServerIp"),
+            text(object, "ServerId"),
+            text(object, "ServerIp"),
         );
         let id = match kind {
             "eni" | "Eni" => format!("{id}/{ip}"),
             "Ip" => id.to_owned(),
             _ => format!("{region}.{id}"),
         };
-        format!("{weight} {kind} {} {id}", port(&it["Port"]))
+        format!("{weight} {kind} {} {id}", port(&object["Port"]))
     };
-    all.filter(|it| text(it, "Status") != "Removing")
+    all.filter(|entry| text(entry, "Status") != "Removing")
         .map(server)
         .collect()
 }
@@ -108,7 +108,7 @@ fn has_sign_of(server: &Value, group: &Part<'_>, kind: &str, cluster: &str) -> b
     match text(server, "Description") {
         "" => group.port.split('.').next() == Some(&*port(&server["Port"]).to_string()),
         description => Part::of(kind, description, cluster)
-            .is_some_and(|it| (it.namespace, it.service) == (group.namespace, group.service)),
+            .is_some_and(|part| (part.namespace, part.service) == (group.namespace, group.service)),
     }
 }
 
@@ -128,7 +128,7 @@ impl AlibabaLoadBalancers {
             all.insert(DOMAINS.to_owned(), self.domains_of(it).await?);
         }
         Ok(Listener {
-            it,
+            object: it,
             description,
             settings: Attributes::observed(&ClassicListener(all))?,
         })
@@ -155,22 +155,22 @@ impl AlibabaLoadBalancers {
         let settings =
             Attributes::observed(&NetworkListener(all.into()))?.set(ID, text(it, "ListenerId"));
         Ok(Listener {
-            it,
+            object: it,
             description,
             settings,
         })
     }
 
     pub(super) async fn whole_classic(&self, found: &[Found]) -> Result<Vec<ObservedLoadBalancer>> {
-        let ids: BTreeSet<_> = found.iter().map(|found| id_of(&found.it)).collect();
+        let ids: BTreeSet<_> = found.iter().map(|found| id_of(&found.object)).collect();
         let ids: Vec<_> = ids.into_iter().collect();
         let listeners = try_join_all(ids.chunks(AT_ONCE[0]).map(async |ids| {
             let query = Query::new(SLB, "DescribeLoadBalancerListeners").set("LoadBalancerId", ids);
-            let key = |it: &Value| {
+            let key = |object: &Value| {
                 [
-                    id_of(it),
-                    it["ListenerPort"].to_string(),
-                    text(it, "ListenerProtocol").to_owned(),
+                    id_of(object),
+                    object["ListenerPort"].to_string(),
+                    text(object, "ListenerProtocol").to_owned(),
                 ]
             };
             let found = self
@@ -187,15 +187,15 @@ impl AlibabaLoadBalancers {
         }));
         let (listeners, groups) = try_join!(
             listeners,
-            try_join_all(found.iter().map(|it| self.classic_groups(it)))
+            try_join_all(found.iter().map(|entry| self.classic_groups(entry)))
         )?;
         let (listeners, region) = (listeners.concat(), self.api.metadata.region().await?);
         let whole = async |(found, groups): (&Found, Vec<Group>)| {
-            let settings = Attributes::observed(&ClassicBalancer(classic_balancer(&found.it)))?;
+            let settings = Attributes::observed(&ClassicBalancer(classic_balancer(&found.object)))?;
             let own = listeners
                 .iter()
-                .filter(|it| id_of(it) == id_of(&found.it))
-                .map(|it| self.classic_listener(it));
+                .filter(|listener| id_of(listener) == id_of(&found.object))
+                .map(|listener| self.classic_listener(listener));
             Ok(self.assembled(&region, found, settings, try_join_all(own).await?, groups))
         };
         try_join_all(found.iter().zip(groups).map(whole)).await
@@ -204,16 +204,16 @@ impl AlibabaLoadBalancers {
     /// Reads server groups of a CLB with their backends: those of the cluster, and those in which a share may be.
     async fn classic_groups(&self, found: &Found) -> Result<Vec<Group>> {
         let query =
-            Query::new(SLB, "DescribeVServerGroups").set("LoadBalancerId", id_of(&found.it));
+            Query::new(SLB, "DescribeVServerGroups").set("LoadBalancerId", id_of(&found.object));
         let answer: Value = self.api.read(query).await?;
         let all = list(&answer["VServerGroups"], "VServerGroup");
-        let meant = all.filter(|it| {
-            found.share.is_some() || self.is_of_cluster(CLASSIC, text(it, "VServerGroupName"))
+        let meant = all.filter(|object| {
+            found.share.is_some() || self.is_of_cluster(CLASSIC, text(object, "VServerGroupName"))
         });
-        let whole = async |it: &Value| {
+        let whole = async |object: &Value| {
             let (id, name) = (
-                text(it, "VServerGroupId").to_owned(),
-                text(it, "VServerGroupName").to_owned(),
+                text(object, "VServerGroupId").to_owned(),
+                text(object, "VServerGroupName").to_owned(),
             );
             let query = Query::new(SLB, "DescribeVServerGroupAttribute").set("VServerGroupId", &id);
             let whole: Value = self.api.read(query).await?;
@@ -234,7 +234,7 @@ impl AlibabaLoadBalancers {
         if found.is_empty() {
             return Ok(Vec::new());
         }
-        let ids: BTreeSet<_> = found.iter().map(|found| id_of(&found.it)).collect();
+        let ids: BTreeSet<_> = found.iter().map(|found| id_of(&found.object)).collect();
         let ids: Vec<_> = ids.into_iter().collect();
         let listeners = try_join_all(ids.chunks(AT_ONCE[1]).map(async |ids| {
             let query = Query::new(NLB, "ListListeners").set("LoadBalancerIds", ids);
@@ -251,19 +251,24 @@ impl AlibabaLoadBalancers {
         let whole = async |found: &Found| {
             let name = found.default_name();
             let share = found.share.as_ref();
-            let is_own =
-                |it: &&Value| tags(it).get(NAME_TAG) == Some(&name) && is_group_of(it, share);
+            let is_own = |object: &&Value| {
+                tags(object).get(NAME_TAG) == Some(&name) && is_group_of(object, share)
+            };
             let mut own: Vec<_> = groups.iter().filter(is_own).cloned().collect();
             let listeners: Vec<_> = listeners
                 .iter()
-                .filter(|it| id_of(it) == id_of(&found.it))
+                .filter(|listener| id_of(listener) == id_of(&found.object))
                 .collect();
             if share.is_some() {
                 own.extend(self.groups_of_user(found, &listeners).await?);
             }
             let settings = self.network_settings(found, &name).await?;
-            let listeners =
-                try_join_all(listeners.into_iter().map(|it| self.network_listener(it))).await?;
+            let listeners = try_join_all(
+                listeners
+                    .into_iter()
+                    .map(|listener| self.network_listener(listener)),
+            )
+            .await?;
             Ok(self.assembled(
                 &region,
                 found,
@@ -277,8 +282,8 @@ impl AlibabaLoadBalancers {
 
     /// Returns the settings of an NLB, with the source ranges that its security group admits.
     async fn network_settings(&self, found: &Found, name: &str) -> Result<Attributes> {
-        let mut all = network_balancer(&found.it);
-        let attached = found.it["SecurityGroupIds"].clone();
+        let mut all = network_balancer(&found.object);
+        let attached = found.object["SecurityGroupIds"].clone();
         let has_groups = attached.as_array().is_some_and(|ids| !ids.is_empty());
         let group = match has_groups && found.share.is_none() {
             true => match self.ranges_group(name).await {
@@ -298,7 +303,7 @@ impl AlibabaLoadBalancers {
             .as_array()
             .is_some_and(|ids| ids.contains(&json!(group.id)));
         if let Some(ranges) = group
-            .ranges(is_dual_stack(&found.it))
+            .ranges(is_dual_stack(&found.object))
             .filter(|_| is_attached)
         {
             all.insert(RANGES.to_owned(), json!(ranges));
@@ -318,7 +323,7 @@ impl AlibabaLoadBalancers {
     async fn groups_of_user(&self, of: &Found, listeners: &[&Value]) -> Result<Vec<Value>> {
         let used = listeners
             .iter()
-            .map(|it| text(it, "ServerGroupId"))
+            .map(|listener| text(listener, "ServerGroupId"))
             .chain(of.groups.iter().map(String::as_str));
         let ids: BTreeSet<_> = used.filter(|id| !id.is_empty()).collect();
         let ids: Vec<_> = ids.into_iter().collect();
@@ -330,11 +335,12 @@ impl AlibabaLoadBalancers {
         let found = try_join_all(ids.chunks(AT_ONCE[1]).map(read))
             .await?
             .concat();
-        let balancer = id_of(&of.it);
+        let balancer = id_of(&of.object);
         // A group of another NLB is not read, so that its use is refused.
-        let is_meant = |it: &Value| {
-            let related = texts(&it["RelatedLoadBalancerIds"]);
-            let is_of_cluster = Part::of(NETWORK, text(it, "ServerGroupName"), cluster).is_some();
+        let is_meant = |object: &Value| {
+            let related = texts(&object["RelatedLoadBalancerIds"]);
+            let is_of_cluster =
+                Part::of(NETWORK, text(object, "ServerGroupName"), cluster).is_some();
             !is_of_cluster && (related.is_empty() || related.contains(&balancer))
         };
         Ok(found.into_iter().filter(is_meant).collect())
@@ -342,14 +348,14 @@ impl AlibabaLoadBalancers {
 
     /// Reads the backends of server groups.
     pub(super) async fn with_servers(&self, groups: &[Value]) -> Result<Vec<Group>> {
-        let whole = async |it: &Value| {
+        let whole = async |object: &Value| {
             let query = Query::new(NLB, "ListServerGroupServers")
-                .set("ServerGroupId", &it["ServerGroupId"]);
-            let key = |it: &Value| {
+                .set("ServerGroupId", &object["ServerGroupId"]);
+            let key = |object: &Value| {
                 [
-                    text(it, "ServerId"),
-                    text(it, "ServerIp"),
-                    &it["Port"].to_string(),
+                    text(object, "ServerId"),
+                    text(object, "ServerIp"),
+                    &object["Port"].to_string(),
                 ]
                 .join(" ")
             };
@@ -364,13 +370,13 @@ impl AlibabaLoadBalancers {
                 )
                 .await;
             let servers = found?.complete()?.into_items();
-            let mut group = fields(it);
+            let mut group = fields(object);
             let check = group.remove("HealthCheck").unwrap_or_default();
             group.insert("HealthCheckConfig".to_owned(), check);
             let settings = Attributes::observed(&NetworkGroup(group.into()))?;
             let (id, name) = (
-                text(it, "ServerGroupId").to_owned(),
-                text(it, "ServerGroupName").to_owned(),
+                text(object, "ServerGroupId").to_owned(),
+                text(object, "ServerGroupName").to_owned(),
             );
             Ok(Group {
                 id,
@@ -395,7 +401,7 @@ impl AlibabaLoadBalancers {
                 let found = self.all_of(query, "/ServerGroups", "ServerGroupId").await?;
                 let balancers = found
                     .last()
-                    .map(|it| texts(&it["RelatedLoadBalancerIds"]))
+                    .map(|object| texts(&object["RelatedLoadBalancerIds"]))
                     .unwrap_or_default();
                 self.with_servers(&found)
                     .await?
@@ -422,8 +428,8 @@ impl AlibabaLoadBalancers {
             }
         };
         let kind = kind(is_network, true);
-        let is_own = |it: &&Value| {
-            Part::of(kind, text(it, "Description"), &self.api.config.cluster)
+        let is_own = |object: &&Value| {
+            Part::of(kind, text(object, "Description"), &self.api.config.cluster)
                 .is_some_and(|part| share.has(&part))
         };
         let region = self.api.metadata.region().await?;
@@ -446,12 +452,16 @@ impl AlibabaLoadBalancers {
         listeners: Vec<Listener<'_>>,
         mut groups: Vec<Group>,
     ) -> ObservedLoadBalancer {
-        groups.sort_by_key(|group| !listeners.iter().any(|it| it.group() == Some(&group.id)));
-        let mut observed = found.head(is_network_id(&id_of(&found.it)));
+        groups.sort_by_key(|group| {
+            !listeners
+                .iter()
+                .any(|listener| listener.group() == Some(&group.id))
+        });
+        let mut observed = found.head(is_network_id(&id_of(&found.object)));
         let (kind, cluster) = (observed.kind, &*self.api.config.cluster);
         let share = found.share.as_ref();
         let is_own = |part: &Part<'_>| share.is_none_or(|share| share.has(part));
-        let mut graph = ResourceGraph::default().balancer(settings.tagged(&tags(&found.it)));
+        let mut graph = ResourceGraph::default().balancer(settings.tagged(&tags(&found.object)));
         let mut pools = BTreeMap::new();
         for group in groups {
             let settings = group.settings.set(ID, &group.id);
@@ -461,7 +471,7 @@ impl AlibabaLoadBalancers {
                     let (own, others): (Vec<_>, Vec<_>) = group
                         .servers
                         .iter()
-                        .partition(|it| has_sign_of(it, &part, kind, cluster));
+                        .partition(|server| has_sign_of(server, &part, kind, cluster));
                     let mut settings = settings.set(OWNER, owner(&part));
                     if !others.is_empty() {
                         settings = settings.set(
@@ -475,8 +485,8 @@ impl AlibabaLoadBalancers {
                     pools.insert(group.id, pool);
                 }
                 (None, Some(share)) => {
-                    let is_own = |it: &&Value| {
-                        Part::of(kind, text(it, "Description"), cluster)
+                    let is_own = |object: &&Value| {
+                        Part::of(kind, text(object, "Description"), cluster)
                             .is_some_and(|part| share.has(&part))
                     };
                     let own = servers(group.servers.iter().filter(is_own), region);
@@ -493,7 +503,7 @@ impl AlibabaLoadBalancers {
         for listener in listeners {
             let group = listener.group();
             let Listener {
-                it,
+                object: it,
                 description,
                 settings,
             } = listener;

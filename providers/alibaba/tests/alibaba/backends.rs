@@ -35,15 +35,15 @@ fn servers(harness: &Harness, is_network: bool) -> Vec<String> {
     } else {
         &group["BackendServers"]["BackendServer"]
     };
-    let text = |it: &Value, key: &str| it[key].as_str().unwrap_or_default().to_owned();
-    let shown = |it: &Value| {
-        let kind = text(it, "Type") + &text(it, "ServerType");
+    let text = |object: &Value, key: &str| object[key].as_str().unwrap_or_default().to_owned();
+    let shown = |object: &Value| {
+        let kind = text(object, "Type") + &text(object, "ServerType");
         format!(
             "{kind} {} {} {} {}",
-            text(it, "ServerId"),
-            text(it, "ServerIp"),
-            it["Port"],
-            it["Weight"]
+            text(object, "ServerId"),
+            text(object, "ServerIp"),
+            object["Port"],
+            object["Weight"]
         )
     };
     let mut shown: Vec<_> = all.as_array().unwrap().iter().map(shown).collect();
@@ -82,7 +82,8 @@ async fn pods_are_backends_by_their_network_interfaces() {
         let mut service = of_pods(is_network);
         harness.ensure(&provider, &mut service).await.unwrap();
         let kind = if is_network { "Eni" } else { "eni" };
-        let expected = ["1", "2"].map(|it| format!("{kind} eni-10.1.0.{it} 10.1.0.{it} 8080 100"));
+        let expected =
+            ["1", "2"].map(|text| format!("{kind} eni-10.1.0.{text} 10.1.0.{text} 8080 100"));
         assert_eq!(servers(&harness, is_network), expected);
         let name = if is_network {
             "k8s.8080.TCP.web.default.testbed"
@@ -208,7 +209,7 @@ async fn pod_whose_interface_is_not_known_keeps_its_backend() {
         .fake
         .lock()
         .each("interface")
-        .retain(|it| it["NetworkInterfaceId"] != "eni-10.1.0.1");
+        .retain(|interface| interface["NetworkInterfaceId"] != "eni-10.1.0.1");
     set_pods(
         &harness,
         &[
@@ -231,7 +232,7 @@ async fn pod_whose_interface_is_not_known_keeps_its_backend() {
     let has = |text: &str| {
         events
             .iter()
-            .any(|it| it.contains("SkipSyncBackends") && it.contains(text))
+            .any(|event| event.contains("SkipSyncBackends") && event.contains(text))
     };
     assert!(
         has("10.1.0.1, 10.1.0.3 have no network interface yet"),
@@ -267,7 +268,7 @@ async fn local_traffic_goes_to_nodes_with_pods_by_their_number() {
     assert!(
         servers(&harness, false)
             .iter()
-            .all(|it| it.ends_with(" 100")),
+            .all(|server| server.ends_with(" 100")),
         "without EndpointSlices: all Nodes"
     );
 }
@@ -326,7 +327,7 @@ async fn gates(harness: &Harness) -> Vec<String> {
     };
     let mut states: Vec<_> = patches
         .map(|(_, body)| status(body))
-        .map(|it| format!("{} {}", it["status"], it["reason"]))
+        .map(|status| format!("{} {}", status["status"], status["reason"]))
         .collect();
     states.dedup();
     states

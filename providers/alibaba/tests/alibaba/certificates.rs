@@ -6,8 +6,14 @@ use serde_json::{Value, json};
 use crate::harness::{Harness, annotate, network, service};
 
 fn domains(harness: &Harness) -> Vec<String> {
-    let text = |it: &Value, key: &str| it[key].as_str().unwrap().to_owned();
-    let pair = |it: &Value| format!("{}:{}", text(it, "Domain"), text(it, "ServerCertificateId"));
+    let text = |object: &Value, key: &str| object[key].as_str().unwrap().to_owned();
+    let pair = |object: &Value| {
+        format!(
+            "{}:{}",
+            text(object, "Domain"),
+            text(object, "ServerCertificateId")
+        )
+    };
     harness.fake.lock().all("domain").iter().map(pair).collect()
 }
 

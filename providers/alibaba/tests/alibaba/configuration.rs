@@ -29,7 +29,8 @@ fn reference_page_has_the_tables_of_the_declarations() {
             "CCM_WRITE_REFERENCE=1 cargo test --workspace --test alibaba writes the page"
         );
     }
-    let accepted = |it: &&dyn provider_kit::declared::Declared| it.row().default_is_accepted;
+    let accepted =
+        |setting: &&dyn provider_kit::declared::Declared| setting.row().default_is_accepted;
     assert!(
         [
             GLOBAL,

@@ -151,7 +151,7 @@ async fn range_of_ports(harness: &Harness, provider: &provider_alibaba::Alibaba)
         .fake
         .lock()
         .each("interface")
-        .retain(|it| it["NetworkInterfaceId"] != "eni-10.1.0.1");
+        .retain(|interface| interface["NetworkInterfaceId"] != "eni-10.1.0.1");
 }
 
 /// Creates and deletes an NLB with Pods of both IP families.
@@ -171,7 +171,7 @@ async fn dual_stack(harness: &Harness, provider: &provider_alibaba::Alibaba) {
         .fake
         .lock()
         .each("interface")
-        .retain(|it| it["InstanceId"].is_string());
+        .retain(|interface| interface["InstanceId"].is_string());
 }
 
 async fn nodes_and_routes(harness: &Harness, provider: &provider_alibaba::Alibaba) {
@@ -227,7 +227,7 @@ async fn every_request_answer_and_signature_fits_the_description() {
         .serve(router(&harness.fake));
     for signature in ["3", "1"] {
         harness = harness.set("ALIBABA_CLOUD_SIGNATURE_VERSION", signature);
-        let provider = Arc::new(harness.started_with(|it| it).await.unwrap());
+        let provider = Arc::new(harness.started_with(|builder| builder).await.unwrap());
         classic(&harness, &provider).await;
         networks(&harness, &provider, if signature == "3" { 2 } else { 1 }).await;
         range_of_ports(&harness, &provider).await;
@@ -237,7 +237,7 @@ async fn every_request_answer_and_signature_fits_the_description() {
         assert!(
             findings
                 .iter()
-                .all(|it| it.severity == cloud_provider::Severity::Ok),
+                .all(|finding| finding.severity == cloud_provider::Severity::Ok),
             "{findings:?}"
         );
     }

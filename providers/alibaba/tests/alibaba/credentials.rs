@@ -19,7 +19,7 @@ async fn role_region_and_vpc_of_the_machine_are_found_by_its_metadata() {
             .diagnose()
             .await
             .iter()
-            .all(|it| it.severity == cloud_provider::Severity::Ok)
+            .all(|finding| finding.severity == cloud_provider::Severity::Ok)
     );
 }
 

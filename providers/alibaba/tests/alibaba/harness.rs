@@ -140,7 +140,7 @@ impl Harness {
             .lock()
             .all("instance")
             .iter()
-            .find(|it| it["InstanceName"] == name)
+            .find(|object| object["InstanceName"] == name)
             .cloned()
             .unwrap()
     }

@@ -13,7 +13,7 @@ fn texts<'a>(list: &'a Value, key: &str) -> Vec<&'a str> {
     list.as_array()
         .unwrap()
         .iter()
-        .map(|it| it[key].as_str().unwrap())
+        .map(|object| object[key].as_str().unwrap())
         .collect()
 }
 
@@ -220,7 +220,7 @@ async fn redirect_and_https_listeners_have_their_settings() {
     let all = harness.fake.lock().all("classic listener").to_vec();
     let of = |protocol: &str| {
         all.iter()
-            .find(|it| it["ListenerProtocol"] == protocol)
+            .find(|object| object["ListenerProtocol"] == protocol)
             .unwrap()
     };
     assert_eq!(of("http")["HTTPListenerConfig"]["ForwardPort"], 443);
@@ -342,7 +342,7 @@ async fn server_group_is_created_with_its_first_backends_and_gets_others_in_batc
         harness
             .changes()
             .iter()
-            .filter(|it| *it == "AddVServerGroupBackendServers")
+            .filter(|change| *change == "AddVServerGroupBackendServers")
             .count(),
         2
     );
@@ -519,7 +519,7 @@ async fn service_shows_the_only_eip_of_its_clb() {
             .cluster
             .take_events()
             .iter()
-            .any(|it| it.to_string().contains("has 0 EIPs"))
+            .any(|event| event.to_string().contains("has 0 EIPs"))
     );
     let eip = json!({"AllocationId": "eip-1", "InstanceId": balancer["LoadBalancerId"], "IpAddress": "203.0.113.9"});
     harness.fake.lock().add("eip", eip);

@@ -86,7 +86,7 @@ async fn backend_that_a_user_added_to_a_server_group_stays_and_is_reported() {
             .unwrap();
         let left = with_servers(&harness, is_network, |all| {
             all.iter()
-                .map(|it| it["Description"].clone())
+                .map(|object| object["Description"].clone())
                 .collect::<Vec<_>>()
         });
         assert_eq!(left, ["mine, too", "mine"]);
@@ -102,7 +102,8 @@ async fn backend_without_a_description_at_the_port_of_its_group_follows_the_node
         .await
         .unwrap();
     with_servers(&harness, false, |all| {
-        all.iter_mut().for_each(|it| it["Description"] = "".into())
+        all.iter_mut()
+            .for_each(|object| object["Description"] = "".into())
     });
     harness.cluster.remove_node("worker-2");
     harness

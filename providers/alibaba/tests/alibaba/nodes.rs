@@ -79,7 +79,7 @@ async fn both_forms_of_the_provider_id_name_the_instance() {
         let shown: Vec<_> = found
             .node_addresses
             .iter()
-            .map(|it| format!("{} {}", it.kind.as_str(), it.address))
+            .map(|address| format!("{} {}", address.kind.as_str(), address.address))
             .collect();
         assert_eq!(shown, ["ExternalIP 203.0.0.1", "InternalIP 10.0.0.1"]);
     }
@@ -92,7 +92,7 @@ async fn ipv6_addresses_follow_with_the_feature_gate() {
     let shown: Vec<_> = found
         .node_addresses
         .iter()
-        .map(|it| format!("{} {}", it.kind.as_str(), it.address))
+        .map(|address| format!("{} {}", address.kind.as_str(), address.address))
         .collect();
     assert_eq!(
         shown,
@@ -185,7 +185,7 @@ async fn lingjun_node_keeps_its_addresses_and_is_gone_when_the_cloud_says_so() {
     assert!(
         states
             .iter()
-            .all(|it| matches!(it, Ok(InstanceState::Present { .. }))),
+            .all(|state| matches!(state, Ok(InstanceState::Present { .. }))),
         "{states:?}"
     );
     harness
@@ -230,7 +230,7 @@ async fn node_without_provider_id_is_not_gone_without_its_instance_in_the_list()
         .lock()
         .each("instance")
         .iter_mut()
-        .for_each(|it| it["Tags"] = json!({"Tag": []}));
+        .for_each(|instance| instance["Tags"] = json!({"Tag": []}));
     let error = state(&harness, with_ip("10.0.0.1"))
         .await
         .unwrap_err()
@@ -307,7 +307,7 @@ async fn stopped_instance_is_shut_down_and_a_stopping_one_is_not() {
             .lock()
             .each("instance")
             .iter_mut()
-            .for_each(|it| it["Status"] = status.into());
+            .for_each(|instance| instance["Status"] = status.into());
         let found = state(&harness, with_ip("10.0.0.1")).await.unwrap();
         assert!(
             matches!(found, InstanceState::Present { shutdown: Some(it), .. } if it == expected),

@@ -82,7 +82,7 @@ impl AlibabaCloud {
         cloud
             .each("instance")
             .iter_mut()
-            .filter(|it| it["InstanceName"] == name)
+            .filter(|instance| instance["InstanceName"] == name)
             .for_each(change);
     }
 
@@ -105,12 +105,12 @@ impl AlibabaCloud {
 
 fn tag(it: &Value, key: &str) -> Option<String> {
     let classic = list(&it["Tags"]["Tag"])
-        .find(|it| it["TagKey"] == key)
-        .map(|it| text(&it["TagValue"]));
+        .find(|tag| tag["TagKey"] == key)
+        .map(|tag| text(&tag["TagValue"]));
     classic.or_else(|| {
         list(&it["Tags"])
-            .find(|it| it["Key"] == key)
-            .map(|it| text(&it["Value"]))
+            .find(|tag| tag["Key"] == key)
+            .map(|tags| text(&tags["Value"]))
     })
 }
 
@@ -126,7 +126,7 @@ fn machine_of(cloud: &World, id: &Value) -> String {
     let found = cloud
         .all("instance")
         .iter()
-        .find(|it| it["InstanceId"] == *id);
+        .find(|object| object["InstanceId"] == *id);
     found.map_or_else(|| format!("nobody at {id}"), provider_id)
 }
 
@@ -144,7 +144,7 @@ fn facts(cloud: &World, is_network: bool, it: &Value) -> LoadBalancerFacts {
         let group = cloud
             .all(groups)
             .iter()
-            .find(|it| it[group_id] == listener[group_id])
+            .find(|object| object[group_id] == listener[group_id])
             .unwrap_or(&Value::Null);
         let servers: Vec<_> = list(&group["_servers"])
             .chain(list(&group["BackendServers"]["BackendServer"]))
@@ -153,9 +153,11 @@ fn facts(cloud: &World, is_network: bool, it: &Value) -> LoadBalancerFacts {
         let of_name = name
             .split('/')
             .nth(1)
-            .and_then(|it| it.parse().ok())
+            .and_then(|part| part.parse().ok())
             .unwrap_or_default();
-        let node_port = servers.first().map_or(of_name, |it| number(&it["Port"]));
+        let node_port = servers
+            .first()
+            .map_or(of_name, |servers| number(&servers["Port"]));
         let is_udp = text(&listener["ListenerProtocol"]).eq_ignore_ascii_case("udp");
         let protocol = if is_udp { "UDP" } else { "TCP" };
         ports.insert((
@@ -166,7 +168,7 @@ fn facts(cloud: &World, is_network: bool, it: &Value) -> LoadBalancerFacts {
         sets.insert(
             servers
                 .iter()
-                .map(|it| machine_of(cloud, &it["ServerId"]))
+                .map(|server| machine_of(cloud, &server["ServerId"]))
                 .collect::<BTreeSet<_>>(),
         );
     }
@@ -296,28 +298,28 @@ impl CloudProfile for AlibabaCloud {
         machine_of(&cloud, &id.into())
     }
     fn stop(&self, name: &str) {
-        self.change(name, |it| it["Status"] = "Stopped".into());
+        self.change(name, |object| object["Status"] = "Stopped".into());
     }
     fn start(&self, name: &str) {
-        self.change(name, |it| it["Status"] = "Running".into());
+        self.change(name, |object| object["Status"] = "Running".into());
     }
     fn terminate(&self, name: &str) {
         let mut cloud = self.fake.lock();
         cloud
             .each("instance")
-            .retain(|it| it["InstanceName"] != name);
+            .retain(|instance| instance["InstanceName"] != name);
     }
     fn machines(&self) -> Vec<Machine> {
-        let machine = |it: &Value| Machine {
-            name: text(&it["InstanceName"]),
-            provider_id: provider_id(it),
-            is_stopped: it["Status"] == "Stopped",
+        let machine = |object: &Value| Machine {
+            name: text(&object["InstanceName"]),
+            provider_id: provider_id(object),
+            is_stopped: object["Status"] == "Stopped",
         };
         let cloud = self.fake.lock();
         cloud
             .all("instance")
             .iter()
-            .filter(|it| it["_account"] == ACCOUNT)
+            .filter(|object| object["_account"] == ACCOUNT)
             .map(machine)
             .collect()
     }
@@ -327,12 +329,12 @@ impl CloudProfile for AlibabaCloud {
         let all = cloud
             .all("classic")
             .iter()
-            .map(|it| facts(&cloud, false, it));
+            .map(|object| facts(&cloud, false, object));
         all.chain(
             cloud
                 .all("network")
                 .iter()
-                .map(|it| facts(&cloud, true, it)),
+                .map(|object| facts(&cloud, true, object)),
         )
         .collect()
     }
@@ -340,24 +342,25 @@ impl CloudProfile for AlibabaCloud {
         let served: Vec<_> = self
             .load_balancers()
             .into_iter()
-            .filter_map(|it| it.service_uid)
+            .filter_map(|facts| facts.service_uid)
             .collect();
         let cloud = self.fake.lock();
-        let is_left = |it: &&Value| tag(it, OWNER).is_some_and(|uid| !served.contains(&uid));
+        let is_left =
+            |object: &&Value| tag(object, OWNER).is_some_and(|uid| !served.contains(&uid));
         cloud
             .all("group")
             .iter()
             .filter(is_left)
-            .map(|it| format!("left over: {}", it["ServerGroupName"]))
+            .map(|object| format!("left over: {}", object["ServerGroupName"]))
             .collect()
     }
     fn routes(&self) -> Vec<RouteFacts> {
         let cloud = self.fake.lock();
-        let facts = |it: &Value| {
-            let destination = text(&it["DestinationCidrBlock"]);
+        let facts = |object: &Value| {
+            let destination = text(&object["DestinationCidrBlock"]);
             RouteFacts {
                 is_ours: destination.starts_with(POD_RANGE),
-                target: machine_of(&cloud, &it["NextHops"]["NextHop"][0]["NextHopId"]),
+                target: machine_of(&cloud, &object["NextHops"]["NextHop"][0]["NextHopId"]),
                 destination,
             }
         };
@@ -368,7 +371,7 @@ impl CloudProfile for AlibabaCloud {
         let kinds = KINDS.into_iter().filter(|kind| *kind != "table");
         kinds
             .flat_map(|kind| cloud.all(kind))
-            .map(|it| comparable(it, LEFT_OUT))
+            .map(|object| comparable(object, LEFT_OUT))
             .collect()
     }
     fn aliases(&self) -> Vec<(String, String)> {
@@ -422,7 +425,7 @@ impl CloudProfile for AlibabaCloud {
         let hop = cloud
             .all("instance")
             .first()
-            .map(|it| it["InstanceId"].clone());
+            .map(|object| object["InstanceId"].clone());
         cloud.add(
             "route",
             json!({"RouteTableId": "vtb-main", "DestinationCidrBlock": THEIR_RANGE, "RouteEntryId": "rte-theirs",
@@ -443,12 +446,13 @@ impl CloudProfile for AlibabaCloud {
         let all = ["classic", "network", "vgroup"]
             .into_iter()
             .flat_map(|kind| cloud.all(kind));
-        let named =
-            all.filter(|it| it["LoadBalancerName"] == THEIRS || it["VServerGroupName"] == THEIRS);
+        let named = all.filter(|object| {
+            object["LoadBalancerName"] == THEIRS || object["VServerGroupName"] == THEIRS
+        });
         let routes = cloud
             .all("route")
             .iter()
-            .filter(|it| it["DestinationCidrBlock"] == THEIR_RANGE);
+            .filter(|object| object["DestinationCidrBlock"] == THEIR_RANGE);
         named.chain(routes).cloned().collect()
     }
 

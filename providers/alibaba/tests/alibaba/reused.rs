@@ -84,13 +84,13 @@ pub(crate) fn of_user(harness: &Harness, is_network: bool) -> Vec<Value> {
         .into_iter()
         .flat_map(|kind| cloud.all(kind))
         .cloned();
-    let is_it = |it: &Value| {
+    let is_it = |object: &Value| {
         ["VServerGroupId", "ServerGroupId", "ListenerId"]
             .iter()
-            .any(|key| ids.iter().any(|id| it[*key] == **id))
-            || ids.iter().any(|id| it["LoadBalancerId"] == **id)
-                && it["VServerGroupId"].is_null()
-                && it["ListenerPort"].is_null()
+            .any(|key| ids.iter().any(|id| object[*key] == **id))
+            || ids.iter().any(|id| object["LoadBalancerId"] == **id)
+                && object["VServerGroupId"].is_null()
+                && object["ListenerPort"].is_null()
     };
     all.filter(is_it).collect()
 }
@@ -150,7 +150,8 @@ async fn load_balancer_of_the_user_stays_as_it_is_after_the_service() {
                 harness
                     .changes()
                     .iter()
-                    .all(|it| !it.starts_with("DeleteLoadBalancer") || it.ends_with("Listener"))
+                    .all(|change| !change.starts_with("DeleteLoadBalancer")
+                        || change.ends_with("Listener"))
             );
             let after: Vec<_> = of_user(&harness, is_network)
                 .into_iter()
@@ -207,7 +208,7 @@ async fn server_group_of_the_user_gets_the_backends_and_keeps_those_of_others() 
         let servers = || {
             let it = of_user(&harness, is_network)
                 .into_iter()
-                .find(|it| it.to_string().contains("i-users"))
+                .find(|object| object.to_string().contains("i-users"))
                 .unwrap();
             let all = if is_network {
                 it["_servers"].clone()
@@ -218,7 +219,7 @@ async fn server_group_of_the_user_gets_the_backends_and_keeps_those_of_others() 
         };
         let weights: Vec<_> = servers()
             .iter()
-            .map(|it| it["Weight"].as_i64().unwrap())
+            .map(|server| server["Weight"].as_i64().unwrap())
             .collect();
         assert_eq!(
             weights,
@@ -233,7 +234,7 @@ async fn server_group_of_the_user_gets_the_backends_and_keeps_those_of_others() 
         assert_eq!(
             servers()
                 .iter()
-                .filter(|it| it["Description"] == mine)
+                .filter(|server| server["Description"] == mine)
                 .count(),
             2
         );

@@ -31,7 +31,7 @@ async fn routes_are_created_in_one_request_and_the_check_is_switched_off() {
             .lock()
             .all("interface")
             .iter()
-            .all(|it| it["SourceDestCheck"] == false)
+            .all(|object| object["SourceDestCheck"] == false)
     );
     let listed = routes.list(&cluster).await.unwrap();
     assert_eq!(listed.len(), 2);
@@ -39,7 +39,7 @@ async fn routes_are_created_in_one_request_and_the_check_is_switched_off() {
     assert!(
         changes
             .iter()
-            .filter(|it| *it == "CreateRouteEntries")
+            .filter(|change| *change == "CreateRouteEntries")
             .count()
             <= 2,
         "{changes:?}"
@@ -131,7 +131,7 @@ async fn route_that_one_of_two_tables_lacks_is_created_there() {
         .fake
         .lock()
         .each("route")
-        .retain(|it| it["RouteTableId"] == "vtb-main");
+        .retain(|route| route["RouteTableId"] == "vtb-main");
     assert!(
         listed(&provider).await.is_empty(),
         "a route that is not whole is created again"
@@ -142,7 +142,7 @@ async fn route_that_one_of_two_tables_lacks_is_created_there() {
         .fake
         .lock()
         .each("route")
-        .retain(|it| it["RouteTableId"] == "vtb-2");
+        .retain(|route| route["RouteTableId"] == "vtb-2");
     harness.cluster.remove_node("worker-1");
     assert_eq!(
         listed(&provider).await,

@@ -29,14 +29,14 @@ async fn source_ranges_of_a_clb_are_reported() {
 
 fn set_ranges(service: &mut cloud_provider::Service, ranges: &[&str]) {
     service.spec.as_mut().unwrap().load_balancer_source_ranges =
-        Some(ranges.iter().map(|it| (*it).to_owned()).collect());
+        Some(ranges.iter().map(|range| (*range).to_owned()).collect());
 }
 
 /// Returns the rules of the only security group: policy, priority, range.
 fn rules(harness: &Harness) -> Vec<String> {
     let group = harness.only("security group");
-    let rule = |it: &Value| {
-        let text = |key: &str| match &it[key] {
+    let rule = |object: &Value| {
+        let text = |key: &str| match &object[key] {
             Value::Null => String::new(),
             other => other.to_string().replace('"', ""),
         };
@@ -86,10 +86,10 @@ async fn source_ranges_of_an_nlb_are_admitted_by_a_security_group_that_goes_with
     ids.sort_by_key(ToString::to_string);
     assert_eq!(ids, [group["SecurityGroupId"].clone(), json!("sg-mine")]);
     let changes = harness.changes();
-    let at = |name: &str| changes.iter().position(|it| it == name).unwrap();
+    let at = |name: &str| changes.iter().position(|change| change == name).unwrap();
     let is_last_join = changes
         .iter()
-        .rposition(|it| it == "LoadBalancerJoinSecurityGroup")
+        .rposition(|change| change == "LoadBalancerJoinSecurityGroup")
         .unwrap();
     assert!(
         at("AuthorizeSecurityGroup") < is_last_join && is_last_join < at("CreateListener"),
@@ -170,7 +170,7 @@ async fn security_group_of_the_go_program_is_taken_over() {
     harness.fake.lock().each("security group")[0]["_rules"]
         .as_array_mut()
         .unwrap()
-        .retain(|it| it["Policy"] == "Accept");
+        .retain(|rule| rule["Policy"] == "Accept");
     harness
         .ensure(&harness.started().await, &mut service)
         .await

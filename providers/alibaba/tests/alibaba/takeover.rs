@@ -53,7 +53,7 @@ async fn changes_of_take_over(
             let ingress = list(&serde_json::to_value(status).unwrap()["loadBalancer"]["ingress"]);
             ingress
                 .iter()
-                .map(|it| [it["ip"].clone(), it["hostname"].clone()])
+                .map(|ingress| [ingress["ip"].clone(), ingress["hostname"].clone()])
                 .collect::<Vec<_>>()
         };
         assert_eq!(shown(&service.status), shown(&before), "the address stays");
@@ -219,7 +219,7 @@ impl Peer {
             .server
             .list("events")
             .iter()
-            .map(|it| format!("{}: {}", it["reason"], it["message"]))
+            .map(|event| format!("{}: {}", event["reason"], event["message"]))
             .collect();
         panic!("{what}; events: {events:#?}");
     }
@@ -228,7 +228,7 @@ impl Peer {
         self.server
             .list("services")
             .into_iter()
-            .filter(|it| it["spec"]["type"] == "LoadBalancer")
+            .filter(|service| service["spec"]["type"] == "LoadBalancer")
             .collect()
     }
 
@@ -247,7 +247,7 @@ impl Peer {
 fn is_served(service: &Value) -> bool {
     service["status"]["loadBalancer"]["ingress"]
         .as_array()
-        .is_some_and(|it| !it.is_empty())
+        .is_some_and(|ingress| !ingress.is_empty())
 }
 
 #[tokio::test]
@@ -307,7 +307,7 @@ async fn go_program_is_recorded_and_takes_over_what_the_provider_made() {
     );
     services()
         .into_iter()
-        .for_each(|it| drop(peer.server.seed(it).unwrap()));
+        .for_each(|service| drop(peer.server.seed(service).unwrap()));
 
     let child = peer.start();
     peer.until("the Go program serves all Services", || {
@@ -317,7 +317,7 @@ async fn go_program_is_recorded_and_takes_over_what_the_provider_made() {
     let is_initialised = |node: &Value| {
         list(&node["spec"]["taints"])
             .iter()
-            .all(|it| !it["key"].to_string().contains("uninitialized"))
+            .all(|taint| !taint["key"].to_string().contains("uninitialized"))
     };
     peer.until("the Go program initialises the Nodes", || {
         peer.server.list("nodes").iter().all(is_initialised)
@@ -348,13 +348,13 @@ async fn go_program_is_recorded_and_takes_over_what_the_provider_made() {
             .lock()
             .all("classic")
             .iter()
-            .any(|it| it["LoadBalancerName"] == "renamed")
+            .any(|object| object["LoadBalancerName"] == "renamed")
     };
     peer.until("the Go program renames a load balancer", is_renamed)
         .await;
     let is_gone = || {
         let left = peer.server.get("services", Some("default"), "deleted");
-        left.is_none_or(|it| list(&it["metadata"]["finalizers"]).is_empty())
+        left.is_none_or(|object| list(&object["metadata"]["finalizers"]).is_empty())
     };
     peer.until("the Go program deletes a load balancer", is_gone)
         .await;

@@ -56,12 +56,12 @@ async fn settings_of_a_load_balancer_of_a_user_stay_and_are_reported() {
         for overrides in ["false", "true"] {
             let harness = Harness::new().at_once();
             let id = add_balancer(&harness, is_network);
-            let is_it = |it: &&Value| it["LoadBalancerName"] == "users";
+            let is_it = |object: &&Value| object["LoadBalancerName"] == "users";
             let found = || of_user(&harness, is_network).iter().find(is_it).cloned();
-            let without_tags = |it: Option<Value>| {
-                let mut it = it.expect("the load balancer keeps its name");
-                it["Tags"] = Value::Null;
-                it
+            let without_tags = |entry: Option<Value>| {
+                let mut entry = entry.expect("the load balancer keeps its name");
+                entry["Tags"] = Value::Null;
+                entry
             };
             let before = without_tags(found());
             let annotations = [
@@ -84,10 +84,13 @@ async fn settings_of_a_load_balancer_of_a_user_stay_and_are_reported() {
                 .map(ToString::to_string)
                 .collect();
             for (key, _) in settings {
-                let is_it = |it: &&String| {
-                    it.contains(key) && it.contains("has no effect on a load balancer of yours")
+                let is_it = |text: &&String| {
+                    text.contains(key) && text.contains("has no effect on a load balancer of yours")
                 };
-                assert!(events.iter().any(|it| is_it(&it)), "{key}: {events:?}");
+                assert!(
+                    events.iter().any(|event| is_it(&event)),
+                    "{key}: {events:?}"
+                );
             }
         }
     }
@@ -120,7 +123,7 @@ async fn server_group_of_another_load_balancer_or_cluster_gets_no_backends() {
                 .all(if is_network { "group" } else { "vgroup" })
                 .to_vec();
             all.into_iter()
-                .find(|it| it["VServerGroupId"] == id || it["ServerGroupId"] == id)
+                .find(|object| object["VServerGroupId"] == id || object["ServerGroupId"] == id)
                 .unwrap()
         };
         let before = group();
@@ -190,15 +193,15 @@ async fn answer_of_another_form_is_no_panic() {
             cloud
                 .each("classic listener")
                 .iter_mut()
-                .for_each(|it| it["TCPListenerConfig"] = odd.clone());
+                .for_each(|classic_listener| classic_listener["TCPListenerConfig"] = odd.clone());
             cloud
                 .each("group")
                 .iter_mut()
-                .for_each(|it| it["HealthCheck"] = odd.clone());
+                .for_each(|group| group["HealthCheck"] = odd.clone());
             cloud
                 .each("network")
                 .iter_mut()
-                .for_each(|it| it["ZoneMappings"] = json!([odd]));
+                .for_each(|network| network["ZoneMappings"] = json!([odd]));
         }
         for service in &mut services {
             let provider = harness.started().await;

@@ -133,7 +133,10 @@ async fn role_of_the_configuration_is_assumed_with_signed_source_headers() {
     call(&aws).await.unwrap();
     call(&aws).await.unwrap();
     let log = log.lock();
-    let actions: Vec<_> = log.iter().map(|it| (it.action(), it.key())).collect();
+    let actions: Vec<_> = log
+        .iter()
+        .map(|entry| (entry.action(), entry.key()))
+        .collect();
     let role = "AKROLE-AKENV";
     assert_eq!(
         actions,
@@ -189,7 +192,11 @@ async fn refused_token_is_replaced_once_and_refused_keys_are_reported() {
         }
     });
     call(&aws_of_pod.unwrap()).await.unwrap();
-    let seen: Vec<_> = log.lock().iter().map(|it| it.key().to_owned()).collect();
+    let seen: Vec<_> = log
+        .lock()
+        .iter()
+        .map(|entry| entry.key().to_owned())
+        .collect();
     assert_eq!(seen, ["", "AK1", "", "AK3"]);
 
     let (of_keys, log) = aws(&KEYS, region(), |_, _| refusal(403, "InvalidClientTokenId"));
@@ -200,7 +207,7 @@ async fn refused_token_is_replaced_once_and_refused_keys_are_reported() {
 
 #[tokio::test]
 async fn clock_follows_the_date_of_an_answer_that_refused_a_signature() {
-    let date = |it: &Seen| it.header("x-amz-date")[..11].to_owned();
+    let date = |entry: &Seen| entry.header("x-amz-date")[..11].to_owned();
     let (aws, log) = aws(&KEYS, region(), move |seen, _| match date(seen).as_str() {
         "20300101T12" => ok("<R/>"),
         _ => {

@@ -26,10 +26,10 @@ async fn reached(variables: &[(&str, &str)], settings: Settings) -> Vec<(String,
             .join("/")
     };
     log.iter()
-        .map(|it| {
+        .map(|entry| {
             (
-                it.url.trim_start_matches("POST ").to_owned(),
-                scope(it.header("authorization")),
+                entry.url.trim_start_matches("POST ").to_owned(),
+                scope(entry.header("authorization")),
             )
         })
         .collect()

@@ -41,8 +41,8 @@ async fn groups(aws: &Aws, query: Query) -> Result<Vec<Group>> {
             query,
             "securityGroupInfo",
             &shared_priority,
-            |it: Group| it,
-            |it| it.group_id.clone(),
+            |group: Group| group,
+            |group| group.group_id.clone(),
         )
         .await?;
     Ok(list.complete()?.into_items())

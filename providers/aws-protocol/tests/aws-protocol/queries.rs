@@ -47,10 +47,13 @@ fn reservation(id: &str, instances: &[&str]) -> String {
 }
 
 async fn instances(aws: &Aws, query: Query) -> cloud_provider::Result<Vec<String>> {
-    let key = |it: &Reservation| {
+    let key = |reservation: &Reservation| {
         (
-            it.reservation_id.clone(),
-            it.instances_set.first().map(|it| it.instance_id.clone()),
+            reservation.reservation_id.clone(),
+            reservation
+                .instances_set
+                .first()
+                .map(|instance| instance.instance_id.clone()),
         )
     };
     let reading = aws
@@ -59,15 +62,17 @@ async fn instances(aws: &Aws, query: Query) -> cloud_provider::Result<Vec<String
             query,
             "reservationSet",
             &SharedPriority::default(),
-            |it: Reservation| it,
+            |reservation: Reservation| reservation,
             key,
         )
         .await?;
-    let reading = reading.flat_map(|it| it.instances_set).complete()?;
+    let reading = reading
+        .flat_map(|reservation| reservation.instances_set)
+        .complete()?;
     Ok(reading
         .into_items()
         .into_iter()
-        .map(|it| it.instance_id)
+        .map(|instance| instance.instance_id)
         .collect())
 }
 
@@ -136,7 +141,7 @@ async fn empty_lists_are_whole_and_other_answers_are_errors() {
     for (body, is_list) in table {
         let (aws, _) = aws(&KEYS, region(), move |_, _| ok(body));
         let read = instances(&aws.unwrap(), Query::new("DescribeInstances")).await;
-        assert_eq!(read.is_ok_and(|it| it.is_empty()), is_list, "{body}");
+        assert_eq!(read.is_ok_and(|entry| entry.is_empty()), is_list, "{body}");
     }
 }
 
@@ -155,7 +160,7 @@ async fn load_balancers_are_read_by_markers_and_written_with_members() {
         ))
     });
     let aws = aws.unwrap();
-    let key = |it: &Balancer| it.load_balancer_name.clone();
+    let key = |load_balancer: &Balancer| load_balancer.load_balancer_name.clone();
     let query = Query::new("DescribeLoadBalancers").page(400);
     let reading = aws
         .elb
@@ -163,17 +168,17 @@ async fn load_balancers_are_read_by_markers_and_written_with_members() {
             query,
             "LoadBalancerDescriptions",
             &SharedPriority::default(),
-            |it: Balancer| it,
+            |load_balancer: Balancer| load_balancer,
             key,
         )
         .await;
     let balancers = reading.unwrap().complete().unwrap().into_items();
     let ports: Vec<_> = balancers
         .iter()
-        .map(|it| {
+        .map(|load_balancer| {
             (
-                &*it.load_balancer_name,
-                it.listener_descriptions[0].load_balancer_port,
+                &*load_balancer.load_balancer_name,
+                load_balancer.listener_descriptions[0].load_balancer_port,
             )
         })
         .collect();

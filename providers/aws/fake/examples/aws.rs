@@ -44,14 +44,16 @@ async fn main() -> std::io::Result<()> {
                     let instances = cloud
                         .each(Kind::Instance)
                         .iter_mut()
-                        .filter(|it| it["privateDnsName"] == name);
-                    instances.for_each(|it| {
-                        it["instanceState"] = json!({"code": 48, "name": "terminated"})
+                        .filter(|object| object["privateDnsName"] == name);
+                    instances.for_each(|instance| {
+                        instance["instanceState"] = json!({"code": 48, "name": "terminated"})
                     });
                 }
                 "rules" => cloud.rules = name.parse().unwrap_or(cloud.rules),
                 "page" => cloud.page = name.parse().unwrap_or(cloud.page),
-                "limits" => cloud.limits = name.parse().map_or(cloud.limits, |it| [(it, 1); 2]),
+                "limits" => {
+                    cloud.limits = name.parse().map_or(cloud.limits, |number| [(number, 1); 2])
+                }
                 "dump" => {
                     return Some(
                         KINDS

@@ -37,16 +37,18 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
 
 /// Each instance is in a reservation of its own.
 fn instances(world: &mut World, body: &Value) -> Answer {
-    if let Some(id) = array(&body["InstanceId"]).find(|it| !text(it).starts_with("i-")) {
+    if let Some(id) =
+        array(&body["InstanceId"]).find(|instance_id| !text(instance_id).starts_with("i-"))
+    {
         return refuse(
             "InvalidInstanceID.Malformed",
             format!("Invalid id: \"{}\"", text(id)),
         );
     }
     let owner = world.account;
-    let reservation = |it: Value| {
-        let id = text(&it["instanceId"]).replace("i-", "r-");
-        json!({"reservationId": id, "ownerId": owner, "groupSet": [], "instancesSet": [it]})
+    let reservation = |object: Value| {
+        let id = text(&object["instanceId"]).replace("i-", "r-");
+        json!({"reservationId": id, "ownerId": owner, "groupSet": [], "instancesSet": [object]})
     };
     let found = world
         .chosen(Kind::Instance, body)?
@@ -58,13 +60,13 @@ fn instances(world: &mut World, body: &Value) -> Answer {
 
 /// Types without a topology are left out.
 fn topology(world: &mut World, body: &Value) -> Answer {
-    let has_topology = |it: &Value| {
+    let has_topology = |object: &Value| {
         ["p", "trn", "hpc"]
             .iter()
-            .any(|type_| text(&it["instanceType"]).starts_with(type_))
+            .any(|type_| text(&object["instanceType"]).starts_with(type_))
     };
-    let node = |it: Value| {
-        json!({"instanceId": it["instanceId"], "instanceType": it["instanceType"], "availabilityZone": it["placement"]["availabilityZone"],
+    let node = |object: Value| {
+        json!({"instanceId": object["instanceId"], "instanceType": object["instanceType"], "availabilityZone": object["placement"]["availabilityZone"],
             "networkNodeSet": ["nn-1", "nn-12", "nn-123"]})
     };
     let found = world
@@ -96,9 +98,9 @@ impl World {
         let routes = self
             .each(Kind::Table)
             .iter_mut()
-            .filter_map(|it| it["routeSet"].as_array_mut())
+            .filter_map(|object| object["routeSet"].as_array_mut())
             .flatten();
-        for route in routes.filter(|it| it["instanceId"] == *instance) {
+        for route in routes.filter(|route| route["instanceId"] == *instance) {
             (route["instanceId"], route["state"]) = (Value::Null, "blackhole".into());
         }
     }
@@ -124,7 +126,7 @@ fn change_route(world: &mut World, action: &str, body: &Value) -> Result<(), Ref
             instance["networkInterfaceSet"][0]["networkInterfaceId"].clone();
     }
     let table = world.find(Kind::Table, &body["RouteTableId"])?;
-    let is_it = |it: &Value| it[field] == body[key];
+    let is_it = |object: &Value| object[field] == body[key];
     match (action, array(&table["routeSet"]).any(is_it)) {
         ("CreateRoute", true) => {
             return refuse(
@@ -145,7 +147,7 @@ fn change_route(world: &mut World, action: &str, body: &Value) -> Result<(), Ref
     }
     let routes = table["routeSet"].as_array_mut().into_iter();
     routes.for_each(|routes| match (action, routes.iter().position(is_it)) {
-        ("DeleteRoute", _) => routes.retain(|it| !is_it(it)),
+        ("DeleteRoute", _) => routes.retain(|route| !is_it(route)),
         (_, Some(at)) => routes[at] = route.clone(),
         _ => routes.push(route.clone()),
     });
@@ -183,11 +185,12 @@ fn change_tags(world: &mut World, is_set: bool, body: &Value) -> Result<(), Refu
             );
             continue;
         }
-        let is_it = |it: &Value, has: &Value| {
-            it["Key"] == has["key"] && (it["Value"].is_null() || it["Value"] == has["value"])
+        let is_it = |object: &Value, has: &Value| {
+            object["Key"] == has["key"]
+                && (object["Value"].is_null() || object["Value"] == has["value"])
         };
         retain(&mut world.find(kind_of(id)?, id)?["tagSet"], |has| {
-            !array(&body["Tag"]).any(|it| is_it(it, has))
+            !array(&body["Tag"]).any(|tag| is_it(tag, has))
         });
     }
     Ok(())
@@ -196,8 +199,9 @@ fn change_tags(world: &mut World, is_set: bool, body: &Value) -> Result<(), Refu
 /// Returns the tags of a new object of EC2.
 pub(crate) fn new_tags(body: &Value, resource: &str) -> Value {
     let mut tags = json!([]);
-    let specifications =
-        array(&body["TagSpecification"]).filter(|it| it["ResourceType"] == resource);
-    specifications.for_each(|it| tag(&mut tags, ["key", "value"], &it["Tag"]));
+    let specifications = array(&body["TagSpecification"])
+        .filter(|tag_specification| tag_specification["ResourceType"] == resource);
+    specifications
+        .for_each(|specification| tag(&mut tags, ["key", "value"], &specification["Tag"]));
     tags
 }

@@ -31,8 +31,8 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
         ),
         "RemoveTags" => {
             let keys = &body["Tags"];
-            retain(&mut tagged(world, body)?["_tags"], |it| {
-                !array(keys).any(|gone| gone["Key"] == it["Key"])
+            retain(&mut tagged(world, body)?["_tags"], |object| {
+                !array(keys).any(|gone| gone["Key"] == object["Key"])
             });
         }
         "RegisterInstancesWithLoadBalancer" | "DeregisterInstancesFromLoadBalancer" => {
@@ -41,7 +41,7 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
         "AttachLoadBalancerToSubnets" | "DetachLoadBalancerFromSubnets" => {
             let (is_added, named) = (action.starts_with('A'), list("Subnets"));
             let mut subnets: Vec<_> = array(&balancer(world, body)?["Subnets"]).cloned().collect();
-            subnets.retain(|it| !named.contains(it));
+            subnets.retain(|subnet| !named.contains(subnet));
             subnets.extend(named.into_iter().filter(|_| is_added));
             check_network(world, &subnets, &Value::Null)?;
             check(
@@ -61,8 +61,8 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
         "DeleteLoadBalancerListeners" => {
             let gone = list("LoadBalancerPorts");
             let listeners = &mut balancer(world, body)?["ListenerDescriptions"];
-            retain(listeners, |it| {
-                !gone.contains(&it["Listener"]["LoadBalancerPort"])
+            retain(listeners, |object| {
+                !gone.contains(&object["Listener"]["LoadBalancerPort"])
             });
         }
         "ConfigureHealthCheck" => {
@@ -88,11 +88,11 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
         "CreateLoadBalancerPolicy" => create_policy(world, body)?,
         "DeleteLoadBalancerPolicy" => {
             let found = balancer(world, body)?;
-            retain(&mut found["_policies"], |it| {
-                it["PolicyName"] != body["PolicyName"]
+            retain(&mut found["_policies"], |object| {
+                object["PolicyName"] != body["PolicyName"]
             });
-            retain(&mut found["Policies"]["OtherPolicies"], |it| {
-                *it != body["PolicyName"]
+            retain(&mut found["Policies"]["OtherPolicies"], |object| {
+                *object != body["PolicyName"]
             });
         }
         "SetLoadBalancerPoliciesForBackendServer" | "SetLoadBalancerPoliciesOfListener" => {
@@ -121,7 +121,7 @@ fn tagged<'a>(world: &'a mut World, body: &Value) -> Result<&'a mut Value, Refus
 
 /// Refuses names that no load balancer can have.
 pub(crate) fn check_name(name: &Value) -> Result<(), Refused> {
-    let is_inner = |it: char| it.is_ascii_alphanumeric() || it == '-';
+    let is_inner = |character: char| character.is_ascii_alphanumeric() || character == '-';
     let is_right = (1..=32).contains(&text(name).len())
         && text(name).chars().all(is_inner)
         && !text(name).starts_with('-');
@@ -163,14 +163,16 @@ pub(crate) fn check_network(
 fn check_listener(listener: &Value) -> Result<(), Refused> {
     let [outer, inner] =
         ["Protocol", "InstanceProtocol"].map(|key| text(&listener[key]).to_uppercase());
-    let are_ports = ["LoadBalancerPort", "InstancePort"]
-        .iter()
-        .all(|key| text(&listener[*key]).parse::<u16>().is_ok_and(|it| it > 0));
+    let are_ports = ["LoadBalancerPort", "InstancePort"].iter().all(|key| {
+        text(&listener[*key])
+            .parse::<u16>()
+            .is_ok_and(|number| number > 0)
+    });
     let layers = [["TCP", "SSL"], ["HTTP", "HTTPS"]];
     let is_right = are_ports
         && layers
             .iter()
-            .any(|it| it.contains(&&*outer) && it.contains(&&*inner));
+            .any(|layer| layer.contains(&&*outer) && layer.contains(&&*inner));
     check(
         is_right,
         "ValidationError",
@@ -257,7 +259,7 @@ fn tags(world: &mut World, body: &Value) -> Answer {
 fn set_instances(world: &mut World, body: &Value, is_added: bool) -> Answer {
     balancer(world, body)?;
     let wanted: Vec<_> = array(&body["Instances"])
-        .map(|it| it["InstanceId"].clone())
+        .map(|instances| instances["InstanceId"].clone())
         .collect();
     let is_right = !is_added || wanted.iter().all(|id| world.has(Kind::Instance, id));
     check(
@@ -266,7 +268,7 @@ fn set_instances(world: &mut World, body: &Value, is_added: bool) -> Answer {
         format!("Could not find EC2 instances {wanted:?}"),
     )?;
     let instances = &mut balancer(world, body)?["Instances"];
-    retain(instances, |it| !wanted.contains(&it["InstanceId"]));
+    retain(instances, |object| !wanted.contains(&object["InstanceId"]));
     wanted
         .into_iter()
         .filter(|_| is_added)
@@ -278,11 +280,12 @@ fn create_listeners(world: &mut World, body: &Value) -> Result<(), Refused> {
     array(&body["Listeners"]).try_for_each(check_listener)?;
     let listeners = &mut balancer(world, body)?["ListenerDescriptions"];
     for new in array(&body["Listeners"]).map(shown) {
-        let is_beside =
-            |it: &&Value| it["Listener"]["LoadBalancerPort"] == new["Listener"]["LoadBalancerPort"];
+        let is_beside = |object: &&Value| {
+            object["Listener"]["LoadBalancerPort"] == new["Listener"]["LoadBalancerPort"]
+        };
         let there = array(listeners)
             .find(is_beside)
-            .map(|it| it["Listener"] == new["Listener"]);
+            .map(|object| object["Listener"] == new["Listener"]);
         check(
             there != Some(false),
             "DuplicateListener",
@@ -331,8 +334,8 @@ fn create_policy(world: &mut World, body: &Value) -> Result<(), Refused> {
     let policy = json!({"PolicyName": name, "PolicyTypeName": kind, "PolicyAttributeDescriptions": body["PolicyAttributes"]});
     // Creating the same again changes nothing, and is what the Go cloud-controller-manager does at each sync.
     let there = array(&found["_policies"])
-        .find(|it| it["PolicyName"] == *name)
-        .map(|it| *it == policy);
+        .find(|policy| policy["PolicyName"] == *name)
+        .map(|policies| *policies == policy);
     check(
         there != Some(false),
         "DuplicatePolicyName",
@@ -350,7 +353,7 @@ fn create_policy(world: &mut World, body: &Value) -> Result<(), Refused> {
 fn policies_of(found: &Value, body: &Value) -> Result<Vec<Value>, Refused> {
     let policy = |name: &Value| {
         array(&found["_policies"])
-            .find(|it| it["PolicyName"] == *name)
+            .find(|policy| policy["PolicyName"] == *name)
             .cloned()
     };
     let all: Option<Vec<_>> = array(&body["PolicyNames"]).map(policy).collect();
@@ -373,11 +376,11 @@ fn set_policies(world: &mut World, body: &Value) -> Result<(), Refused> {
     let found = balancer(world, body)?;
     let names: Value = policies_of(found, body)?
         .iter()
-        .map(|it| it["PolicyName"].clone())
+        .map(|policies_of| policies_of["PolicyName"].clone())
         .collect();
     if body["InstancePort"].is_string() {
-        retain(&mut found["BackendServerDescriptions"], |it| {
-            it["InstancePort"] != body["InstancePort"]
+        retain(&mut found["BackendServerDescriptions"], |object| {
+            object["InstancePort"] != body["InstancePort"]
         });
         if array(&names).next().is_some() {
             push(
@@ -391,7 +394,9 @@ fn set_policies(world: &mut World, body: &Value) -> Result<(), Refused> {
         .as_array_mut()
         .into_iter()
         .flatten();
-    match listeners.find(|it| it["Listener"]["LoadBalancerPort"] == body["LoadBalancerPort"]) {
+    match listeners
+        .find(|listener| listener["Listener"]["LoadBalancerPort"] == body["LoadBalancerPort"])
+    {
         Some(listener) => listener["PolicyNames"] = names,
         None => return refuse("ListenerNotFound", "There is no listener on this port"),
     }

@@ -95,8 +95,10 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             tag(tags, ["Key", "Value"], &body["Tags"])
         })?,
         "RemoveTags" => {
-            let is_gone = |it: &Value| array(&body["TagKeys"]).any(|key| *key == it["Key"]);
-            each_tagged(world, body, |_, tags| retain(tags, |it| !is_gone(it)))?;
+            let is_gone = |object: &Value| array(&body["TagKeys"]).any(|key| *key == object["Key"]);
+            each_tagged(world, body, |_, tags| {
+                retain(tags, |object| !is_gone(object))
+            })?;
         }
         _ => return Err(Refused::new(404, "InvalidAction", action)),
     }
@@ -136,8 +138,9 @@ fn existing(world: &mut World, kind: Kind, body: &Value) -> Result<Option<Value>
             "TargetGroup"
         },
     );
-    let is_it =
-        |it: &&mut Value| it["_account"] == account && it[format!("{name}Name")] == body["Name"];
+    let is_it = |object: &&mut Value| {
+        object["_account"] == account && object[format!("{name}Name")] == body["Name"]
+    };
     let Some(found) = world.each(kind).iter_mut().find(is_it) else {
         return Ok(None);
     };
@@ -152,32 +155,39 @@ fn existing(world: &mut World, kind: Kind, body: &Value) -> Result<Option<Value>
 
 /// Returns the zones of a load balancer with the subnets of a request.
 fn zones(world: &mut World, body: &Value, groups: &Value) -> Answer {
-    let plain = array(&body["Subnets"]).map(|it| json!({"SubnetId": it}));
+    let plain = array(&body["Subnets"]).map(|subnets| json!({"SubnetId": subnets}));
     let all: Vec<_> = array(&body["SubnetMappings"])
         .cloned()
         .chain(plain)
         .collect();
-    let subnets: Vec<_> = all.iter().map(|it| it["SubnetId"].clone()).collect();
+    let subnets: Vec<_> = all
+        .iter()
+        .map(|object| object["SubnetId"].clone())
+        .collect();
     check_network(world, &subnets, groups)?;
     check(
         !all.is_empty(),
         "ValidationError",
         "a load balancer has subnets",
     )?;
-    let zone = |it: &Value| {
-        let subnet = world.find(Kind::Subnet, &it["SubnetId"])?.clone();
+    let zone = |object: &Value| {
+        let subnet = world.find(Kind::Subnet, &object["SubnetId"])?.clone();
         let zone = subnet["availabilityZone"].clone();
-        let is_inside = it["PrivateIPv4Address"].is_null()
-            || contains(text(&subnet["cidrBlock"]), text(&it["PrivateIPv4Address"]));
+        let is_inside = object["PrivateIPv4Address"].is_null()
+            || contains(
+                text(&subnet["cidrBlock"]),
+                text(&object["PrivateIPv4Address"]),
+            );
         let outside = format!(
             "The private IP address {} is not in the subnet {}",
-            it["PrivateIPv4Address"], it["SubnetId"]
+            object["PrivateIPv4Address"], object["SubnetId"]
         );
         check(is_inside, "ValidationError", outside)?;
-        let address = json!({"AllocationId": it["AllocationId"], "PrivateIPv4Address": it["PrivateIPv4Address"]});
-        let is_fixed = it["AllocationId"].is_string() || it["PrivateIPv4Address"].is_string();
+        let address = json!({"AllocationId": object["AllocationId"], "PrivateIPv4Address": object["PrivateIPv4Address"]});
+        let is_fixed =
+            object["AllocationId"].is_string() || object["PrivateIPv4Address"].is_string();
         Ok(
-            json!({"ZoneName": zone, "SubnetId": it["SubnetId"], "LoadBalancerAddresses": if is_fixed { json!([address]) } else { json!([]) }}),
+            json!({"ZoneName": zone, "SubnetId": object["SubnetId"], "LoadBalancerAddresses": if is_fixed { json!([address]) } else { json!([]) }}),
         )
     };
     all.iter().map(zone).collect()
@@ -197,7 +207,7 @@ fn create(world: &mut World, body: &Value) -> Answer {
     let zones = zones(world, body, &body["SecurityGroups"])?;
     let arn = arn(world, &format!("loadbalancer/net/{name}"));
     let number = arn.rsplit('/').next().unwrap_or_default();
-    let groups = Some(&body["SecurityGroups"]).filter(|it| array(it).next().is_some());
+    let groups = Some(&body["SecurityGroups"]).filter(|object| array(object).next().is_some());
     let fields = json!({"LoadBalancerArn": arn, "LoadBalancerName": name, "DNSName": format!("{name}-{number}.elb.{REGION}.amazonaws.com"),
         "Scheme": body["Scheme"].as_str().unwrap_or("internet-facing"), "IpAddressType": body["IpAddressType"].as_str().unwrap_or("ipv4"),
         "AvailabilityZones": zones, "SecurityGroups": groups, "_tags": new_tags(body), "_settings": settings(body), "_account": world.account});
@@ -218,8 +228,9 @@ fn delete(world: &mut World, kind: Kind, body: &Value) -> Result<(), Refused> {
         (Kind::Listener, Err(missing)) => return Err(missing),
         _ => return Ok(()),
     };
-    let is_protection =
-        |it: &Value| it["Key"] == "deletion_protection.enabled" && it["Value"] == "true";
+    let is_protection = |object: &Value| {
+        object["Key"] == "deletion_protection.enabled" && object["Value"] == "true"
+    };
     let protected = "Load balancer cannot be deleted because deletion protection is enabled";
     check(
         !array(&it["_attributes"]).any(is_protection),
@@ -251,7 +262,7 @@ fn check_health_check(it: &Value) -> Result<(), Refused> {
                 .to_string()
                 .trim_matches('"')
                 .parse()
-                .is_ok_and(|it| range.contains(&it))
+                .is_ok_and(|number| range.contains(&number))
     };
     let is_protocol = match text(&it["HealthCheckProtocol"]) {
         "HTTP" | "HTTPS" => true,
@@ -280,7 +291,7 @@ fn create_target_group(world: &mut World, body: &Value) -> Answer {
         && world
             .all("subnet")
             .iter()
-            .any(|it| it["_account"] == account);
+            .any(|object| object["_account"] == account);
     check(
         has_vpc,
         "ValidationError",
@@ -324,8 +335,10 @@ fn list(world: &mut World, kind: Kind, body: &Value) -> Answer {
     let mut found = world.chosen(kind, body)?;
     if body["LoadBalancerArn"].is_string() {
         let arn = &of(world, Kind::Network, body)?["LoadBalancerArn"];
-        found.retain(|it| {
-            it["LoadBalancerArn"] == *arn || array(&it["LoadBalancerArns"]).any(|it| it == arn)
+        found.retain(|object| {
+            object["LoadBalancerArn"] == *arn
+                || array(&object["LoadBalancerArns"])
+                    .any(|load_balancer_arn| load_balancer_arn == arn)
         });
     } else {
         let is_named = kind == Kind::TargetGroup || !body["ListenerArns"].is_null();
@@ -354,25 +367,27 @@ fn health(world: &mut World, body: &Value) -> Answer {
 
 fn set_targets(world: &mut World, body: &Value, is_added: bool) -> Result<(), Refused> {
     let port = of(world, Kind::TargetGroup, body)?["Port"].clone();
-    let target = |it: &Value| json!({"Id": it["Id"], "Port": if it["Port"].is_null() { &port } else { &it["Port"] }});
+    let target = |object: &Value| json!({"Id": object["Id"], "Port": if object["Port"].is_null() { &port } else { &object["Port"] }});
     let named: Vec<_> = array(&body["Targets"]).map(target).collect();
-    let is_running = |world: &mut World, it: &Value| {
+    let is_running = |world: &mut World, object: &Value| {
         world
-            .find(Kind::Instance, &it["Id"])
-            .is_ok_and(|it| it["instanceState"]["name"] == "running")
+            .find(Kind::Instance, &object["Id"])
+            .is_ok_and(|object| object["instanceState"]["name"] == "running")
     };
-    let stopped = named.iter().find(|it| is_added && !is_running(world, it));
+    let stopped = named
+        .iter()
+        .find(|object| is_added && !is_running(world, object));
     check(
         stopped.is_none(),
         "InvalidTarget",
         format!("The following targets are not in a running state: {stopped:?}"),
     )?;
     let all = &mut of(world, Kind::TargetGroup, body)?["_targets"];
-    retain(all, |it| !named.contains(it));
+    retain(all, |object| !named.contains(object));
     named
         .into_iter()
         .filter(|_| is_added)
-        .for_each(|it| push(all, it));
+        .for_each(|object| push(all, object));
     Ok(())
 }
 
@@ -381,14 +396,15 @@ impl World {
     fn relink(&mut self) {
         let listeners = self.all("listener").to_vec();
         for group in self.each(Kind::TargetGroup) {
-            let uses = |it: &&Value| {
-                array(&it["DefaultActions"])
-                    .any(|it| it["TargetGroupArn"] == group["TargetGroupArn"])
+            let uses = |object: &&Value| {
+                array(&object["DefaultActions"]).any(|default_action| {
+                    default_action["TargetGroupArn"] == group["TargetGroupArn"]
+                })
             };
             let mut arns: Vec<_> = listeners
                 .iter()
                 .filter(uses)
-                .map(|it| it["LoadBalancerArn"].clone())
+                .map(|listener| listener["LoadBalancerArn"].clone())
                 .collect();
             arns.dedup();
             group["LoadBalancerArns"] = arns.into();
@@ -408,7 +424,8 @@ fn check_listener(world: &mut World, listener: &Value) -> Result<(), Refused> {
     let fits = outer == inner || (outer == "TLS" && inner == "TCP");
     let unfit = format!("a {outer} listener cannot forward to a {inner} target group");
     check(fits, "InvalidConfigurationRequest", unfit)?;
-    let is_own = array(&group["LoadBalancerArns"]).all(|it| *it == listener["LoadBalancerArn"]);
+    let is_own = array(&group["LoadBalancerArns"])
+        .all(|load_balancer_arn| *load_balancer_arn == listener["LoadBalancerArn"]);
     check(
         is_own,
         "TargetGroupAssociationLimit",
@@ -427,8 +444,8 @@ fn check_listener(world: &mut World, listener: &Value) -> Result<(), Refused> {
         "InvalidConfigurationRequest",
         certificates,
     )?;
-    let is_beside = |it: &Value| {
-        let same = |key: &str| it[key] == listener[key];
+    let is_beside = |object: &Value| {
+        let same = |key: &str| object[key] == listener[key];
         same("LoadBalancerArn") && same("Port") && !same("ListenerArn")
     };
     let is_free = !world.all("listener").iter().any(is_beside);

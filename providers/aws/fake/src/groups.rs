@@ -16,7 +16,7 @@ fn check_text(what: &str, it: &Value) -> Result<(), Refused> {
     let is_right = text(it).len() <= 255
         && text(it)
             .chars()
-            .all(|it| it.is_ascii_alphanumeric() || OTHER.contains(it));
+            .all(|character| character.is_ascii_alphanumeric() || OTHER.contains(character));
     check(
         is_right,
         "InvalidParameterValue",
@@ -26,7 +26,7 @@ fn check_text(what: &str, it: &Value) -> Result<(), Refused> {
 
 pub(crate) fn create(world: &mut World, body: &Value) -> Answer {
     let (account, name) = (world.account, text(&body["GroupName"]));
-    let is_there = |it: &Value| it["_account"] == account;
+    let is_there = |object: &Value| object["_account"] == account;
     for what in ["GroupName", "GroupDescription"] {
         check_text(what, &body[what])?;
         check(!text(&body[what]).is_empty(), "MissingParameter", what)?;
@@ -40,7 +40,7 @@ pub(crate) fn create(world: &mut World, body: &Value) -> Answer {
     let is_taken = world
         .all("group")
         .iter()
-        .any(|it| is_there(it) && it["groupName"] == name);
+        .any(|object| is_there(object) && object["groupName"] == name);
     check(
         !is_taken,
         "InvalidGroup.Duplicate",
@@ -63,11 +63,12 @@ pub(crate) fn create(world: &mut World, body: &Value) -> Answer {
 pub(crate) fn delete(world: &mut World, body: &Value) -> Answer {
     let group = world.find(Kind::Group, &body["GroupId"])?;
     let (id, is_held) = (group["groupId"].clone(), group["_held"] == true);
-    let refers =
-        |it: &Value| it["groupId"] != id && array(&it["_rules"]).any(|rule| rule["groupId"] == id);
-    let has = |it: &Value| {
-        array(&it["SecurityGroups"]).any(|it| *it == id)
-            || array(&it["groupSet"]).any(|it| it["groupId"] == id)
+    let refers = |object: &Value| {
+        object["groupId"] != id && array(&object["_rules"]).any(|rule| rule["groupId"] == id)
+    };
+    let has = |object: &Value| {
+        array(&object["SecurityGroups"]).any(|security_group| *security_group == id)
+            || array(&object["groupSet"]).any(|group_set| group_set["groupId"] == id)
     };
     let mut users = ["classic", "network", "instance"]
         .iter()
@@ -170,7 +171,7 @@ fn set(group: &mut Value, rules: Vec<Value>) {
     for rule in &rules {
         let at = shown
             .iter()
-            .position(|it| PORTS.iter().all(|key| it[*key] == rule[*key]))
+            .position(|object| PORTS.iter().all(|key| object[*key] == rule[*key]))
             .unwrap_or(shown.len());
         if at == shown.len() {
             shown
@@ -179,7 +180,7 @@ fn set(group: &mut Value, rules: Vec<Value>) {
                 .iter()
                 .for_each(|key| shown[at][*key] = rule[*key].clone());
         }
-        for [_, _, list, field] in SOURCES.iter().filter(|it| !rule[it[3]].is_null()) {
+        for [_, _, list, field] in SOURCES.iter().filter(|source| !rule[source[3]].is_null()) {
             let user = if *list == "groups" {
                 group["_account"].clone()
             } else {
@@ -198,7 +199,7 @@ fn set(group: &mut Value, rules: Vec<Value>) {
 fn is_same(one: &Value, other: &Value) -> bool {
     PORTS
         .iter()
-        .chain(SOURCES.iter().map(|it| &it[3]))
+        .chain(SOURCES.iter().map(|source| &source[3]))
         .all(|key| one[*key] == other[*key])
 }
 
@@ -252,7 +253,7 @@ impl World {
         for it in self
             .each(Kind::Group)
             .iter_mut()
-            .filter(|it| it["groupId"] == group)
+            .filter(|object| object["groupId"] == group)
         {
             let rules = array(&it["_rules"]).chain([rule]).cloned().collect();
             set(it, rules);

@@ -22,14 +22,15 @@ impl World {
             port => port.parse().unwrap_or_default(),
         };
         let balancers = self.all("network").iter();
-        let balancers = balancers.filter(|it| {
-            array(&group["LoadBalancerArns"]).any(|arn| *arn == it["LoadBalancerArn"])
+        let balancers = balancers.filter(|balancer| {
+            array(&group["LoadBalancerArns"]).any(|arn| *arn == balancer["LoadBalancerArn"])
         });
         let instance = self
             .all("instance")
             .iter()
-            .find(|it| it["instanceId"] == target["Id"]);
-        let is_running = instance.is_some_and(|it| it["instanceState"]["name"] == "running");
+            .find(|object| object["instanceId"] == target["Id"]);
+        let is_running =
+            instance.is_some_and(|instance| instance["instanceState"]["name"] == "running");
         let reason = match () {
             () if group["LoadBalancerArns"]
                 .as_array()
@@ -38,9 +39,9 @@ impl World {
                 "Target.NotInUse"
             }
             () if !is_running => "Target.InvalidState",
-            () if !balancers
-                .into_iter()
-                .all(|it| instance.is_some_and(|instance| self.admits(instance, it, port))) =>
+            () if !balancers.into_iter().all(|balancer| {
+                instance.is_some_and(|instance| self.admits(instance, balancer, port))
+            }) =>
             {
                 "Target.FailedHealthChecks"
             }
@@ -64,7 +65,7 @@ impl World {
     fn admits(&self, instance: &Value, balancer: &Value, port: i64) -> bool {
         let groups = self.all("group").iter();
         let own = groups.filter(|group| {
-            array(&instance["groupSet"]).any(|it| it["groupId"] == group["groupId"])
+            array(&instance["groupSet"]).any(|group_set| group_set["groupId"] == group["groupId"])
         });
         let rules: Vec<&Value> = own.flat_map(|group| array(&group["_rules"])).collect();
         let is_open = |rule: &&&Value| {
@@ -79,7 +80,8 @@ impl World {
         }
         let subnets = self.all("subnet").iter();
         let is_own = |subnet: &&Value| {
-            array(&balancer["AvailabilityZones"]).any(|it| it["SubnetId"] == subnet["subnetId"])
+            array(&balancer["AvailabilityZones"])
+                .any(|availability_zone| availability_zone["SubnetId"] == subnet["subnetId"])
         };
         let is_admitted = |subnet: &Value| {
             let address = text(&subnet["cidrBlock"])
@@ -101,13 +103,13 @@ impl World {
         let health = groups.flat_map(|group| {
             array(&group["_targets"]).map(|target| self.health_of(group, target))
         });
-        let unhealthy = health.filter(|it| it["TargetHealth"]["State"] != "healthy");
+        let unhealthy = health.filter(|health| health["TargetHealth"]["State"] != "healthy");
         unhealthy
-            .map(|it| {
+            .map(|object| {
                 format!(
                     "{} {}",
-                    text(&it["Target"]["Id"]),
-                    text(&it["TargetHealth"]["Reason"])
+                    text(&object["Target"]["Id"]),
+                    text(&object["TargetHealth"]["Reason"])
                 )
             })
             .collect()

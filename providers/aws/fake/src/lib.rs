@@ -76,7 +76,7 @@ fn carry_out(world: &mut World, request: &ApiRequest) -> Result<Reply, Refused> 
         "sts" => metadata::credentials(world, action, body),
         _ => metadata::answer(world, &request.path),
     };
-    answer.map(|it| wire::answer(request, action, it))
+    answer.map(|other_answer| wire::answer(request, action, other_answer))
 }
 
 impl Cloud for World {
@@ -105,8 +105,8 @@ impl Cloud for World {
         }
         let credential = request
             .header("authorization")
-            .and_then(|it| it.split_once("Credential="));
-        if !credential.is_some_and(|(_, it)| it.starts_with(KEY_ID)) {
+            .and_then(|header| header.split_once("Credential="));
+        if !credential.is_some_and(|(_, credential)| credential.starts_with(KEY_ID)) {
             return Err(Refused::new(
                 if service == "ec2" { 401 } else { 403 },
                 "",

@@ -15,9 +15,9 @@ pub(crate) fn admit(request: &ApiRequest) -> Result<(), Refused> {
     if request.path == "/latest/api/token" {
         let lifetime = request
             .header("x-aws-ec2-metadata-token-ttl-seconds")
-            .and_then(|it| it.parse::<u32>().ok());
+            .and_then(|header| header.parse::<u32>().ok());
         let is_valid = request.route.starts_with("PUT")
-            && lifetime.is_some_and(|it| (1..=21_600).contains(&it));
+            && lifetime.is_some_and(|lifetime| (1..=21_600).contains(&lifetime));
         return if is_valid {
             Ok(())
         } else {
@@ -37,7 +37,7 @@ pub(crate) fn answer(world: &mut World, path: &str) -> Answer {
     match path {
         "/latest/api/token" => Ok(TOKEN.into()),
         "/latest/meta-data/instance-id" => {
-            Ok(world.all("instance").first().map(|it| it["instanceId"].clone()).unwrap_or_default())
+            Ok(world.all("instance").first().map(|object| object["instanceId"].clone()).unwrap_or_default())
         }
         "/latest/meta-data/placement/region" => Ok(REGION.into()),
         "/latest/meta-data/iam/security-credentials/" => Ok(ROLE.into()),

@@ -32,7 +32,7 @@ pub async fn rest<B: http_body::Body>(request: Request<B>) -> Request<Full<Bytes
         .unwrap_or_default();
     // An address cannot be as long as a form.
     let pairs = form
-        .split(|it| *it == b'&')
+        .split(|form| *form == b'&')
         .map(|pair| format!("/?{}", String::from_utf8_lossy(pair)));
     let pairs = pairs.filter_map(|pair| {
         Query::<Vec<(String, String)>>::try_from_uri(&Uri::try_from(pair).ok()?).ok()
@@ -41,7 +41,7 @@ pub async fn rest<B: http_body::Body>(request: Request<B>) -> Request<Full<Bytes
     let value = |key: &str| {
         parameters
             .iter()
-            .find(|(it, _)| it == key)
+            .find(|(parameter, _)| parameter == key)
             .map_or("", |(_, value)| value.as_str())
     };
     let Some((_, service)) = VERSIONS
@@ -54,7 +54,7 @@ pub async fn rest<B: http_body::Body>(request: Request<B>) -> Request<Full<Bytes
     head.method = match action {
         _ if ["Describe", "Get", "AssumeRole"]
             .iter()
-            .any(|it| action.starts_with(it)) =>
+            .any(|assume_role| action.starts_with(assume_role)) =>
         {
             Method::GET
         }
@@ -64,7 +64,7 @@ pub async fn rest<B: http_body::Body>(request: Request<B>) -> Request<Full<Bytes
     let names = ["Names.", "LoadBalancerNames.", "LoadBalancerArns."];
     let is_named = parameters
         .iter()
-        .any(|(key, _)| names.iter().any(|it| key.starts_with(it)));
+        .any(|(key, _)| names.iter().any(|name| key.starts_with(name)));
     let named = if action == "DescribeLoadBalancers" && is_named {
         "/named"
     } else {
@@ -91,7 +91,7 @@ fn nested(parameters: impl Iterator<Item = (String, String)>) -> Value {
     let mut tree = json!({});
     for (key, value) in parameters {
         let mut at = &mut tree;
-        for part in key.split('.').filter(|it| *it != "member") {
+        for part in key.split('.').filter(|part| *part != "member") {
             if !at.is_object() {
                 *at = json!({});
             }
@@ -201,8 +201,8 @@ pub(crate) fn refusal(request: &ApiRequest, refused: &Refused) -> Reply {
     };
     let usual = STATUSES
         .iter()
-        .find(|(_, codes)| codes.split(' ').any(|it| it == code))
-        .map_or(400, |it| it.0);
+        .find(|(_, codes)| codes.split(' ').any(|other_code| other_code == code))
+        .map_or(400, |status| status.0);
     let status = refused.status.unwrap_or(usual);
     let mut error = json!({"Code": code, "Message": refused.message});
     match service(request) {

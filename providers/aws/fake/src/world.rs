@@ -193,7 +193,7 @@ pub(crate) fn merge(into: &mut Value, fields: &Value) {
 /// Sets tags; their fields are `key` and `value` in EC2, and `Key` and `Value` elsewhere.
 pub(crate) fn tag(tags: &mut Value, [key, value]: [&str; 2], new: &Value) {
     for new in array(new) {
-        retain(tags, |it| it[key] != new["Key"]);
+        retain(tags, |object| object[key] != new["Key"]);
         push(tags, json!({key: new["Key"], value: text(&new["Value"])}));
     }
 }
@@ -201,7 +201,10 @@ pub(crate) fn tag(tags: &mut Value, [key, value]: [&str; 2], new: &Value) {
 /// Returns the values on a path; lists are looked into.
 fn leaves<'a>(value: &'a Value, path: &str) -> Vec<&'a Value> {
     match (value, path.split_once('.').unwrap_or((path, ""))) {
-        (Value::Array(items), _) => items.iter().flat_map(|it| leaves(it, path)).collect(),
+        (Value::Array(items), _) => items
+            .iter()
+            .flat_map(|object| leaves(object, path))
+            .collect(),
         (value, ("", _)) => vec![value],
         (value, (first, rest)) => leaves(&value[first], rest),
     }
@@ -211,14 +214,14 @@ fn matches(it: &Value, filter: &Value) -> Result<bool, Refused> {
     let name = text(&filter["Name"]);
     let is_wanted = |has: &Value| {
         let has = has.as_str().map_or_else(|| has.to_string(), str::to_owned);
-        array(&filter["Value"]).any(|it| text(it) == "*" || *it == has)
+        array(&filter["Value"]).any(|object| text(object) == "*" || *object == has)
     };
     if let Some(key) = name.strip_prefix("tag:") {
         return Ok(array(&it["tagSet"]).any(|tag| tag["key"] == key && is_wanted(&tag["value"])));
     }
     match FILTERS
         .split(' ')
-        .filter_map(|it| it.split_once('='))
+        .filter_map(|text| text.split_once('='))
         .find(|(known, _)| *known == name)
     {
         Some((_, path)) => Ok(leaves(it, path).into_iter().any(is_wanted)),
@@ -316,7 +319,11 @@ impl World {
     }
 
     fn apply(&mut self, kind: Kind, id: &str, change: &Value) {
-        for it in self.each(kind).iter_mut().filter(|it| it[kind.id()] == id) {
+        for it in self
+            .each(kind)
+            .iter_mut()
+            .filter(|object| object[kind.id()] == id)
+        {
             match change.get("+tags") {
                 Some(tags) => tag(&mut it["tagSet"], ["key", "value"], tags),
                 None => merge(it, change),
@@ -328,7 +335,7 @@ impl World {
     pub(crate) fn carry_out(&mut self, now: Instant) {
         for (_, kind, id, change) in self
             .pending
-            .extract_if(.., |it| it.0 <= now)
+            .extract_if(.., |pair| pair.0 <= now)
             .collect::<Vec<_>>()
         {
             self.apply(kind, &id, &change);
@@ -337,8 +344,8 @@ impl World {
 
     pub(crate) fn find(&mut self, kind: Kind, id: &Value) -> Result<&mut Value, Refused> {
         let ([name, field, .., missing], account) = (kind.words(), self.account);
-        let is_it = |it: &&mut Value| {
-            it[field] == *id && it["_account"] == account && it["_hidden"] != true
+        let is_it = |object: &&mut Value| {
+            object[field] == *id && object["_account"] == account && object["_hidden"] != true
         };
         let found = self.each(kind).iter_mut().find(is_it);
         found.map_or_else(
@@ -358,7 +365,7 @@ impl World {
 
     /// Removes the objects of a kind that have this value.
     pub(crate) fn remove(&mut self, kind: Kind, field: &str, value: &Value) {
-        self.each(kind).retain(|it| it[field] != *value);
+        self.each(kind).retain(|object| object[field] != *value);
     }
 
     /// Returns the page of a list, by IDs, names and filters.
@@ -369,20 +376,21 @@ impl World {
 
     pub(crate) fn chosen(&mut self, kind: Kind, body: &Value) -> Result<Vec<Value>, Refused> {
         let [name, id, ids, _, missing] = kind.words();
-        let is_shown = |it: &&Value| it["_account"] == self.account && it["_hidden"] != true;
+        let is_shown =
+            |object: &&Value| object["_account"] == self.account && object["_hidden"] != true;
         let mut items: Vec<_> = self.all(name).iter().filter(is_shown).cloned().collect();
         for [parameter, field] in [[ids, id], kind.names()] {
             let wanted: Vec<_> = array(&body[parameter]).collect();
             if let Some(lost) = wanted
                 .iter()
-                .find(|id| !items.iter().any(|it| it[field] == ***id))
+                .find(|id| !items.iter().any(|object| object[field] == ***id))
             {
                 return refuse(
                     missing,
                     format!("The {name} '{}' does not exist", text(lost)),
                 );
             }
-            items.retain(|it| wanted.is_empty() || wanted.contains(&&it[field]));
+            items.retain(|object| wanted.is_empty() || wanted.contains(&&object[field]));
         }
         for filter in array(&body["Filter"]) {
             let is_short = array(&filter["Value"]).count() <= 200;
@@ -393,7 +401,7 @@ impl World {
             )?;
             let fits: Vec<bool> = items
                 .iter()
-                .map(|it| matches(it, filter))
+                .map(|object| matches(object, filter))
                 .collect::<Result<_, _>>()?;
             let mut fits = fits.into_iter();
             items.retain(|_| fits.next().unwrap_or_default());
@@ -432,7 +440,7 @@ impl World {
         };
         let start: usize = text(&body[token])
             .strip_prefix("after-")
-            .and_then(|it| it.parse().ok())
+            .and_then(|text| text.parse().ok())
             .unwrap_or(0);
         let page = Page::starting(items.into_iter().enumerate(), start, size, &self.effects);
         let after = page
@@ -444,6 +452,8 @@ impl World {
             Next::Following => format!("after-{after}").into(),
             Next::Itself => format!("after-{start}").into(),
         };
-        Ok(json!({set: page.items.into_iter().map(|(_, it)| it).collect::<Vec<_>>(), next: token}))
+        Ok(
+            json!({set: page.items.into_iter().map(|(_, object)| object).collect::<Vec<_>>(), next: token}),
+        )
     }
 }

@@ -35,7 +35,12 @@ impl Work<'_> {
             _ => self.before.targets_of(NODES),
         };
         let rules = |graph: &ResourceGraph| {
-            rules_of(graph.resources.get(&pool).and_then(|it| it.get(RULES)))
+            rules_of(
+                graph
+                    .resources
+                    .get(&pool)
+                    .and_then(|settings| settings.get(RULES)),
+            )
         };
         let named = |rule: Rule| match &rule.peer {
             Peer::Group(group) => Rule {
@@ -45,7 +50,12 @@ impl Work<'_> {
             .owned_by(REFERENCE),
             Peer::Network(_) => rule,
         };
-        let stated = match self.after.resources.get(&pool).and_then(|it| it.get(RULES)) {
+        let stated = match self
+            .after
+            .resources
+            .get(&pool)
+            .and_then(|settings| settings.get(RULES))
+        {
             // The groups of Nodes differ in their rules: those that the load balancer needs are written.
             None if is_wanted => self.needed_rules(&pool),
             _ => rules(&self.after),
@@ -65,7 +75,7 @@ impl Work<'_> {
         );
         let is_tagged = |id: &str| {
             all.iter()
-                .any(|it| it.group_id == id && cluster.has(&it.tag_set))
+                .any(|group| group.group_id == id && cluster.has(&group.tag_set))
         };
         let edits = groups.iter().map(async |group| {
             let (name, sources, wanted) = (
@@ -98,7 +108,7 @@ impl Work<'_> {
         for id in self
             .before
             .balancer_attributes()
-            .and_then(|it| self.group_ids(it))
+            .and_then(|settings| self.group_ids(settings))
             .unwrap_or_default()
         {
             if !own.contains(&id)
@@ -116,7 +126,7 @@ impl Work<'_> {
         let groups = self
             .after
             .balancer_attributes()
-            .and_then(|it| self.group_ids(it))
+            .and_then(|settings| self.group_ids(settings))
             .unwrap_or_default();
         if let Some(first) = groups.first() {
             return vec![reference(first)];
@@ -125,12 +135,12 @@ impl Work<'_> {
             .before
             .resources
             .get(pool)
-            .and_then(|it| it.get(CIDRS))
+            .and_then(|settings| settings.get(CIDRS))
             .and_then(Value::as_array);
         let cidrs: Vec<_> = cidrs
             .into_iter()
             .flatten()
-            .filter_map(|it| it.as_str()?.parse().ok())
+            .filter_map(|cidr| cidr.as_str()?.parse().ok())
             .collect();
         node_rules(self.name, self.spec, &cidrs)
     }
@@ -164,7 +174,7 @@ impl Work<'_> {
         let mut refused = Vec::new();
         for targets in targets
             .iter()
-            .map(|it| (it, target(it)))
+            .map(|other_target| (other_target, target(other_target)))
             .collect::<Vec<_>>()
             .chunks(TARGETS_AT_ONCE)
         {

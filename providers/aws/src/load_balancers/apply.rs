@@ -57,11 +57,11 @@ impl ElasticLoadBalancers {
         };
         let before = change
             .actual
-            .and_then(|it| it.graph.clone())
+            .and_then(|load_balancer| load_balancer.graph.clone())
             .unwrap_or_default();
         let after = change
             .outcome(1)
-            .and_then(|it| it.graph)
+            .and_then(|load_balancer| load_balancer.graph)
             .unwrap_or_default();
         let work = Work {
             cloud: self,
@@ -128,7 +128,7 @@ impl Work<'_> {
         let resource = self.change.operations[0].resource();
         let Some(mut outcome) = self.change.outcome(1) else {
             // AWS also confirms the deletion of a load balancer that is another account's; that of a security group is proof.
-            return if resource.is_some_and(|it| it.is_of_kind(GROUP)) {
+            return if resource.is_some_and(|resource| resource.is_of_kind(GROUP)) {
                 Applied::Removed
             } else {
                 Applied::Gone
@@ -206,7 +206,7 @@ impl Work<'_> {
         self.change
             .operations
             .iter()
-            .any(|it| it.deletes(|resource| *resource == ResourceKey::Balancer))
+            .any(|operation| operation.deletes(|resource| *resource == ResourceKey::Balancer))
     }
 
     /// Checks that AWS will delete the load balancer, before anything that belongs to it is deleted.
@@ -217,7 +217,7 @@ impl Work<'_> {
         let query = self.query("DescribeLoadBalancerAttributes");
         let shown: Option<Answer> = self.cloud.api.aws.elbv2.find(query).await?;
         let is_protection =
-            |it: &Tag| it.key == "deletion_protection.enabled" && it.value == "true";
+            |tag: &Tag| tag.key == "deletion_protection.enabled" && tag.value == "true";
         if shown.is_some_and(|shown| shown.attributes.iter().any(is_protection)) {
             return Err(Error::other(format!(
                 "load balancer {:?} has deletion protection: it and everything that belongs to it stay. Set attribute \
@@ -253,7 +253,7 @@ impl Work<'_> {
                 .as_array()?
                 .iter()
                 .filter_map(Value::as_str)
-                .map(|it| self.group_id(it))
+                .map(|text| self.group_id(text))
                 .collect(),
         )
     }
@@ -311,7 +311,7 @@ impl Work<'_> {
         let wanted = self
             .change
             .outcome_of_all()
-            .and_then(|it| it.graph)
+            .and_then(|load_balancer| load_balancer.graph)
             .unwrap_or_default();
         let is_internal = settings.text("Scheme") == Some("internal");
         let query =
@@ -326,12 +326,14 @@ impl Work<'_> {
                 .set("SubnetMappings", subnet_mappings(settings))
                 .set(
                     "IpAddressType",
-                    settings.text("IpAddressType").filter(|it| *it != "ipv4"),
+                    settings
+                        .text("IpAddressType")
+                        .filter(|ip_address_type| *ip_address_type != "ipv4"),
                 ),
             _ => {
                 let listeners = wanted
                     .listeners()
-                    .map(|(port, it)| classic_listener(port, it));
+                    .map(|(port, settings)| classic_listener(port, settings));
                 let query = query
                     .set("LoadBalancerName", self.name)
                     .set("Subnets", settings.get("Subnets"));
@@ -350,14 +352,15 @@ impl Work<'_> {
         let head = created
             .load_balancers
             .first()
-            .map(|it| it.head(&BTreeMap::new(), true));
+            .map(|load_balancer| load_balancer.head(&BTreeMap::new(), true));
         let mut outcome = self.change.outcome(1).unwrap_or_default();
-        outcome.id = head
-            .as_ref()
-            .map_or_else(|| self.name.to_owned(), |it| it.id.clone());
+        outcome.id = head.as_ref().map_or_else(
+            || self.name.to_owned(),
+            |load_balancer| load_balancer.id.clone(),
+        );
         outcome.ingress = head.map_or_else(
             || vec![ObservedLoadBalancer::host(&created.dns_name)],
-            |it| it.ingress,
+            |load_balancer| load_balancer.ingress,
         );
         let mut graph = outcome.graph.take().unwrap_or_default();
         graph = graph.balancer(with_first(
@@ -456,12 +459,15 @@ impl Work<'_> {
                 .await;
         }
         let without = |all: &Value, others: &Value| -> Vec<Value> {
-            let is_other =
-                |it: &&Value| others.as_array().is_some_and(|others| others.contains(it));
+            let is_other = |object: &&Value| {
+                others
+                    .as_array()
+                    .is_some_and(|others| others.contains(object))
+            };
             all.as_array()
                 .into_iter()
                 .flatten()
-                .filter(|it| !is_other(it))
+                .filter(|object| !is_other(object))
                 .cloned()
                 .collect()
         };
@@ -526,9 +532,10 @@ impl Work<'_> {
                 changes,
                 ..
             } => {
-                let of_cluster = |it: &&Difference| {
-                    let key = tag_key(&it.key).unwrap_or_default();
-                    !it.from.is_null() && (key.starts_with(CLUSTER_TAG) || key == LEGACY_TAG)
+                let of_cluster = |difference: &&Difference| {
+                    let key = tag_key(&difference.key).unwrap_or_default();
+                    !difference.from.is_null()
+                        && (key.starts_with(CLUSTER_TAG) || key == LEGACY_TAG)
                 };
                 if let Some(tag) = changes.iter().find(of_cluster) {
                     return Err(Error::invalid(format!(
@@ -576,7 +583,10 @@ impl Work<'_> {
                 attributes,
                 changes,
             } => {
-                if changes.iter().all(|it| [POLICY, PROXY].contains(&&*it.key)) {
+                if changes
+                    .iter()
+                    .all(|difference| [POLICY, PROXY].contains(&&*difference.key))
+                {
                     return self.set_policies(port, before, attributes).await;
                 }
                 self.delete_classic_listener(port, before).await?;
@@ -610,7 +620,8 @@ impl Work<'_> {
 
     /// Sets the policies of a classic listener and of its instance port.
     async fn set_policies(&self, port: &Port, before: &Attributes, settings: &Attributes) -> Made {
-        let has_proxy = |it: &Attributes| it.get(PROXY).is_some_and(|it| *it == true);
+        let has_proxy =
+            |settings: &Attributes| settings.get(PROXY).is_some_and(|proxy| *proxy == true);
         if has_proxy(before) != has_proxy(settings) {
             let names = if has_proxy(settings) {
                 json!([PROXY_POLICY])
@@ -685,14 +696,14 @@ impl Work<'_> {
                 resource: ResourceKey::Listener(port),
                 attributes,
             } => {
-                let is_taken = |(it, _): &(&Port, &Attributes)| {
-                    it.number == port.number && it.protocol != port.protocol
+                let is_taken = |(other_port, _): &(&Port, &Attributes)| {
+                    other_port.number == port.number && other_port.protocol != port.protocol
                 };
                 if let Some(other) = self
                     .before
                     .listeners()
                     .find(is_taken)
-                    .and_then(|(_, it)| it.text(ID))
+                    .and_then(|(_, settings)| settings.text(ID))
                 {
                     self.send(Query::new("DeleteListener").set("ListenerArn", other))
                         .await?;
@@ -712,7 +723,7 @@ impl Work<'_> {
                     .listeners
                     .into_iter()
                     .next()
-                    .map(|it| it.listener_arn))
+                    .map(|listener| listener.listener_arn))
             }
             Operation::Update {
                 resource: ResourceKey::Listener(_),
@@ -760,12 +771,12 @@ impl Work<'_> {
         let wanted = self
             .change
             .outcome_of_all()
-            .and_then(|it| it.graph)
+            .and_then(|load_balancer| load_balancer.graph)
             .unwrap_or_default();
         let pool = group.pool();
         let port = wanted
             .listeners()
-            .find(|(_, it)| it.text(POOL) == Some(&pool))
+            .find(|(_, settings)| settings.text(POOL) == Some(&pool))
             .map_or(0, |(port, _)| port.number);
         let name = target_group(
             cluster.cluster.as_deref().unwrap_or_default(),
@@ -785,7 +796,7 @@ impl Work<'_> {
             .target_groups
             .into_iter()
             .next()
-            .map(|it| it.target_group_arn)
+            .map(|group| group.target_group_arn)
             .unwrap_or_default();
         let is_first = |key: &str| {
             FIRST_OF_GROUP
@@ -827,7 +838,7 @@ impl Work<'_> {
         settings: &Attributes,
         changes: &[Difference],
     ) -> Made {
-        let is_changed = |key: &str| changes.iter().any(|it| it.key == key);
+        let is_changed = |key: &str| changes.iter().any(|difference| difference.key == key);
         let attributes = settings
             .clone()
             .matching(|key| is_attribute(key) && is_changed(key));
@@ -867,7 +878,7 @@ impl Work<'_> {
         for (_, listener) in self
             .before
             .listeners()
-            .filter(|(_, it)| it.text(POOL) == Some(name))
+            .filter(|(_, settings)| settings.text(POOL) == Some(name))
         {
             let query = Query::new("ModifyListener").set("ListenerArn", listener.text(ID));
             self.send(work.listener(query, listener)).await?;

@@ -45,12 +45,16 @@ impl Group {
 
 impl Permission {
     fn rules(&self) -> impl Iterator<Item = Rule> {
-        let small = |port: Option<i32>| port.and_then(|it| u8::try_from(it).ok());
-        let port =
-            |port: Option<i32>, all: u16| port.and_then(|it| u16::try_from(it).ok()).unwrap_or(all);
+        let small = |port: Option<i32>| port.and_then(|port| u8::try_from(port).ok());
+        let port = |port: Option<i32>, all: u16| {
+            port.and_then(|port| u16::try_from(port).ok())
+                .unwrap_or(all)
+        };
         let (protocol, ports) = match Protocol::named(&self.ip_protocol) {
             Protocol::Icmp(_) => (
-                Protocol::Icmp(small(self.from_port).map(|it| (it, small(self.to_port)))),
+                Protocol::Icmp(
+                    small(self.from_port).map(|other_small| (other_small, small(self.to_port))),
+                ),
                 Ports::ALL,
             ),
             Protocol::Any => (Protocol::Any, Ports::ALL),
@@ -244,7 +248,7 @@ pub(super) fn node_rules(balancer: &str, spec: &Spec, subnets: &[IpNet]) -> Vec<
     };
     let mut rules: Vec<Rule> = Vec::new();
     let add = |rules: &mut Vec<Rule>, rule: Rule, owner: &str| {
-        if !rules.iter().any(|it| it.admits_same(&rule)) {
+        if !rules.iter().any(|other_rule| other_rule.admits_same(&rule)) {
             rules.push(rule.owned_by(&format!("{owner}{balancer}")));
         }
     };
@@ -310,7 +314,7 @@ pub(super) fn chosen(
 ) -> (Option<String>, Option<String>) {
     let is_tagged = |id: &&str| {
         all.iter()
-            .any(|it| it.group_id == *id && cluster.has(&it.tag_set))
+            .any(|group| group.group_id == *id && cluster.has(&group.tag_set))
     };
     let mut tagged: Vec<&str> = ids.iter().copied().filter(is_tagged).collect();
     tagged.sort_unstable();
@@ -342,8 +346,8 @@ pub(super) async fn read_all(api: &Api) -> Result<Vec<Group>> {
     let query = Query::new("DescribeSecurityGroups")
         .filter("vpc-id", [&api.identity().await?.vpc])
         .page(PAGE);
-    all(&api.aws.ec2, query, "securityGroupInfo", |it: &Group| {
-        it.group_id.clone()
+    all(&api.aws.ec2, query, "securityGroupInfo", |group: &Group| {
+        group.group_id.clone()
     })
     .await
 }
@@ -362,7 +366,7 @@ impl DocumentStore for RuleStore {
         let found: Option<Groups> = self.0.aws.ec2.find(query).await?;
         let rules = found
             .iter()
-            .flat_map(|it| &it.security_group_info)
+            .flat_map(|groups| &groups.security_group_info)
             .flat_map(Group::rules);
         Ok(Versioned {
             document: RuleSet::of(rules),
@@ -552,13 +556,17 @@ mod tests {
             let written = permission(&rule.clone().owned_by("x"));
             let list = |key: &str, field: &str| -> Vec<Source> {
                 let items = written[key].as_array().into_iter().flatten();
-                let source = |it: &Value| Source {
-                    id: it[field].as_str().unwrap().to_owned(),
+                let source = |object: &Value| Source {
+                    id: object[field].as_str().unwrap().to_owned(),
                     description: Some("x".into()),
                 };
                 items.map(source).collect()
             };
-            let number = |key: &str| written[key].as_i64().and_then(|it| i32::try_from(it).ok());
+            let number = |key: &str| {
+                written[key]
+                    .as_i64()
+                    .and_then(|key| i32::try_from(key).ok())
+            };
             let read = Permission {
                 ip_protocol: written["IpProtocol"].as_str().unwrap().to_owned(),
                 from_port: number("FromPort"),
@@ -574,7 +582,7 @@ mod tests {
     #[test]
     fn nodes_admit_clients_and_health_checks() {
         let spec = |ranges: &[&str], health: &str, protocol: &str| Spec {
-            ranges: ranges.iter().map(|it| it.parse().unwrap()).collect(),
+            ranges: ranges.iter().map(|range| range.parse().unwrap()).collect(),
             pools: [(
                 String::new(),
                 TargetGroup {

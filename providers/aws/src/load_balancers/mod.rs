@@ -168,7 +168,11 @@ impl ElasticLoadBalancers {
                 .await?
                 .0;
             for (node, instance) in &instances {
-                let ids: Vec<_> = instance.group_set.iter().map(|it| &*it.group_id).collect();
+                let ids: Vec<_> = instance
+                    .group_set
+                    .iter()
+                    .map(|group| &*group.group_id)
+                    .collect();
                 let (group, doubt) = chosen(&instance.instance_id, &ids, &all, cluster);
                 admitting.extend(group);
                 doubt
@@ -177,7 +181,10 @@ impl ElasticLoadBalancers {
             }
         }
         let is_known = nodes.is_empty() || !instances.is_empty();
-        let ids = instances.iter().map(|(_, it)| &*it.instance_id).collect();
+        let ids = instances
+            .iter()
+            .map(|(_, machine_ref)| &*machine_ref.instance_id)
+            .collect();
         Ok(is_known.then(|| [ids, admitting.into_iter().collect()]))
     }
 
@@ -274,7 +281,7 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
             .for_each(|text| events.warn("QuestionableAnnotation", text));
         self.deduplicator
             .record_new(request.service, "load balancer", &events);
-        let [targets, admitting] = targets.map_or([None, None], |it| it.map(Some));
+        let [targets, admitting] = targets.map_or([None, None], |targets| targets.map(Some));
         let (name, mut graph) = (
             default_load_balancer_name(request.service),
             ResourceGraph::default(),
@@ -298,8 +305,8 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
         let admit = |graph: ResourceGraph, subnets: &[&Subnet]| {
             let ranges: Vec<_> = subnets
                 .iter()
-                .flat_map(|it| it.ranges())
-                .filter_map(|it| it.parse().ok())
+                .flat_map(|subnet| subnet.ranges())
+                .filter_map(|range| range.parse().ok())
                 .collect();
             let rules = primary.map_or_else(
                 || node_rules(&name, spec, &ranges),
@@ -322,7 +329,10 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
             has_ipv6: spec.has_ipv6,
         };
         let subnets = choose(&all, &wanted, cluster)?;
-        let ids: Vec<_> = subnets.iter().map(|it| it.subnet_id.clone()).collect();
+        let ids: Vec<_> = subnets
+            .iter()
+            .map(|subnet| subnet.subnet_id.clone())
+            .collect();
         spec.check_addresses(&ids)?;
         let (ids, addresses) = spec.by_subnet(&ids);
         graph = admit(graph, &subnets);
@@ -365,13 +375,13 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
         let Some((seen, balancer)) = observed
             .graph
             .as_ref()
-            .and_then(|it| Some((it, it.balancer_attributes()?)))
+            .and_then(|graph| Some((graph, graph.balancer_attributes()?)))
         else {
             return Ok(desired);
         };
         let list = |attributes: Option<&Attributes>, key: &str| -> Vec<String> {
             attributes
-                .and_then(|it| serde_json::from_value(it.get(key)?.clone()).ok())
+                .and_then(|settings| serde_json::from_value(settings.get(key)?.clone()).ok())
                 .unwrap_or_default()
         };
         if observed.kind == spec.kind() {
@@ -400,10 +410,10 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
             }
             let there = seen.resources.get(&nodes);
             // A load balancer that was just created, and not read since, has the subnets that were chosen for it.
-            let is_read = there.is_some_and(|it| it.get(CIDRS).is_some());
+            let is_read = there.is_some_and(|settings| settings.get(CIDRS).is_some());
             let ranges: Vec<_> = list(there, CIDRS)
                 .iter()
-                .filter_map(|it| it.parse().ok())
+                .filter_map(|text| text.parse().ok())
                 .collect();
             let single = texts(&node_rules(&observed.name, spec, &ranges));
             // The Go program admits clients one by one also where the load balancer has a security group.
@@ -429,7 +439,7 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
                     seen,
                     resource,
                     &FIRST_OF_GROUP
-                        .map(|it| it.0)
+                        .map(|first_of_group| first_of_group.0)
                         .into_iter()
                         .filter(stays)
                         .collect::<Vec<_>>(),

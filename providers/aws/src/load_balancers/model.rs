@@ -281,8 +281,9 @@ mod tests {
     /// Returns the declared settings that the struct does not have.
     fn lost<R: Resource>(sample: &R) -> Vec<String> {
         let all = R::undeclared_fields(sample).unwrap().into_iter();
-        let lost = all.filter_map(|it| it.strip_suffix(" (not in the sample)").map(str::to_owned));
-        lost.filter(|it| !is_attribute(it) && it != POLICY && it != PROXY)
+        let lost =
+            all.filter_map(|text| text.strip_suffix(" (not in the sample)").map(str::to_owned));
+        lost.filter(|lost| !is_attribute(lost) && lost != POLICY && lost != PROXY)
             .collect()
     }
 

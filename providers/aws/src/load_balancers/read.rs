@@ -84,7 +84,11 @@ impl Balancer {
     }
 
     fn classic_resources(&self, graph: ResourceGraph) -> Result<ResourceGraph> {
-        let targets = self.instances.iter().map(|it| &it.instance_id).collect();
+        let targets = self
+            .instances
+            .iter()
+            .map(|instance| &instance.instance_id)
+            .collect();
         let mut graph = graph.pool(
             INSTANCES,
             Attributes::observed(&self.health_check)?,
@@ -119,8 +123,12 @@ impl Balancer {
                 .fold(Attributes::observed(&listener)?, |all, policy| {
                     all.set(POLICY, policy)
                 });
-            let has_proxy =
-                backend.is_some_and(|it| it.policy_names.iter().any(|it| it == PROXY_POLICY));
+            let has_proxy = backend.is_some_and(|backend| {
+                backend
+                    .policy_names
+                    .iter()
+                    .any(|policy_name| policy_name == PROXY_POLICY)
+            });
             graph = graph.listener(port, "TCP", INSTANCES, settings.set(PROXY, has_proxy));
         }
         Ok(graph)
@@ -137,12 +145,13 @@ impl ElasticLoadBalancers {
     ) -> Result<Vec<Balancer>> {
         let query = Query::new("DescribeLoadBalancers").set(parameter, values);
         let found: Option<Answer> = client(&self.api, kind).find(query).await?;
-        let is_other = |it: &Balancer| kind == NETWORK && it.r#type != "network";
+        let is_other =
+            |load_balancer: &Balancer| kind == NETWORK && load_balancer.r#type != "network";
         Ok(found
             .unwrap_or_default()
             .load_balancers
             .into_iter()
-            .filter(|it| !is_other(it))
+            .filter(|load_balancer| !is_other(load_balancer))
             .collect())
     }
 
@@ -155,16 +164,22 @@ impl ElasticLoadBalancers {
             "LoadBalancerDescriptions"
         };
         let query = Query::new("DescribeLoadBalancers").page(PAGE);
-        let (shared_priority, id) = (SharedPriority::default(), |it: &Balancer| {
-            it.id().to_owned()
+        let (shared_priority, id) = (SharedPriority::default(), |load_balancer: &Balancer| {
+            load_balancer.id().to_owned()
         });
         let all = client(&self.api, kind)
-            .list(query, collection, &shared_priority, |it: Balancer| it, id)
+            .list(
+                query,
+                collection,
+                &shared_priority,
+                |load_balancer: Balancer| load_balancer,
+                id,
+            )
             .await?;
-        Ok(all.filter(|it| {
-            it.vpc_id == *vpc
-                && it.load_balancer_name.starts_with('a')
-                && matches!(&*it.r#type, "" | "network")
+        Ok(all.filter(|load_balancer| {
+            load_balancer.vpc_id == *vpc
+                && load_balancer.load_balancer_name.starts_with('a')
+                && matches!(&*load_balancer.r#type, "" | "network")
         }))
     }
 
@@ -181,13 +196,20 @@ impl ElasticLoadBalancers {
         }
         let (objects, subnets) = try_join!(self.objects(kind), self.subnets())?;
         let own = |balancer: &Balancer| -> Vec<&TargetGroup> {
-            let has =
-                |it: &&TargetGroup| it.load_balancer_arns.iter().any(|arn| arn == balancer.id());
+            let has = |group: &&TargetGroup| {
+                group
+                    .load_balancer_arns
+                    .iter()
+                    .any(|arn| arn == balancer.id())
+            };
             objects.targets.iter().filter(has).collect()
         };
-        let ids = |it| {
-            std::iter::once(Balancer::id(it))
-                .chain(own(it).into_iter().map(|it| &*it.target_group_arn))
+        let ids = |load_balancer| {
+            std::iter::once(Balancer::id(load_balancer)).chain(
+                own(load_balancer)
+                    .into_iter()
+                    .map(|group| &*group.target_group_arn),
+            )
         };
         let tags = tags(
             &self.api,
@@ -197,9 +219,14 @@ impl ElasticLoadBalancers {
         .await?;
         let (shared, found) = (
             (&objects, &**subnets, &tags),
-            found.iter().filter(|it| tags.contains_key(it.id())),
+            found
+                .iter()
+                .filter(|load_balancer| tags.contains_key(load_balancer.id())),
         );
-        try_join_all(found.map(|it| self.complete(it, own(it), shared, identity))).await
+        try_join_all(found.map(|load_balancer| {
+            self.complete(load_balancer, own(load_balancer), shared, identity)
+        }))
+        .await
     }
 
     /// Reads the rest of a load balancer. What only a change of its settings needs is not read where it is to be deleted.
@@ -232,8 +259,8 @@ impl ElasticLoadBalancers {
         let managed = objects.managed(kind, name, &wanted);
         let named = |id: &String| {
             managed
-                .filter(|it| it.group_id == *id)
-                .map_or(id, |it| &it.group_name)
+                .filter(|group| group.group_id == *id)
+                .map_or(id, |group| &group.group_name)
                 .clone()
         };
         let groups: Vec<_> = attached.iter().map(named).collect();
@@ -251,7 +278,7 @@ impl ElasticLoadBalancers {
             let (own, users) = attached
                 .iter()
                 .cloned()
-                .partition(|id| managed.is_some_and(|it| it.group_id == *id));
+                .partition(|id| managed.is_some_and(|group| group.group_id == *id));
             let (attributes, groups) = objects.node_pool(
                 owner_of_rules(kind, name),
                 &Sources { own, users },
@@ -261,7 +288,7 @@ impl ElasticLoadBalancers {
             let ids = balancer.subnets();
             let ranges = subnets
                 .iter()
-                .filter(|it| ids.contains(&&*it.subnet_id))
+                .filter(|subnet| ids.contains(&&*subnet.subnet_id))
                 .flat_map(Subnet::ranges);
             graph = graph.pool(
                 NODES,
@@ -292,17 +319,20 @@ impl ElasticLoadBalancers {
         is_leaving: bool,
     ) -> Result<ResourceGraph> {
         let query = Query::new("DescribeListeners").set("LoadBalancerArn", balancer.id());
-        let listeners = all(&self.api.aws.elbv2, query, "Listeners", |it: &Listener| {
-            it.listener_arn.clone()
-        });
+        let listeners = all(
+            &self.api.aws.elbv2,
+            query,
+            "Listeners",
+            |listener: &Listener| listener.listener_arn.clone(),
+        );
         let (listeners, details) = try_join!(
             listeners,
-            try_join_all(own.iter().map(|it| self.target_group(it, is_leaving)))
+            try_join_all(own.iter().map(|entry| self.target_group(entry, is_leaving)))
         )?;
         for (group, (targets, settings)) in own.iter().zip(details) {
             let is_ours = tags
                 .get(&group.target_group_arn)
-                .is_some_and(|it| owner(it) != OwnerTags::default());
+                .is_some_and(|target_group_arn| owner(target_group_arn) != OwnerTags::default());
             let settings = if is_ours {
                 settings.set(IS_OURS, true)
             } else {
@@ -349,17 +379,20 @@ impl ElasticLoadBalancers {
             read("DescribeTargetHealth"),
             read("DescribeTargetGroupAttributes")
         )?;
-        let stays =
-            |it: &&TargetDescription| it.target_health.reason != "Target.DeregistrationInProgress";
-        let text = |it: &TargetDescription| match it.target.port {
-            port if port == group.port || port == 0 => it.target.id.clone(),
-            port => format!("{}:{port}", it.target.id),
+        let stays = |target: &&TargetDescription| {
+            target.target_health.reason != "Target.DeregistrationInProgress"
+        };
+        let text = |target: &TargetDescription| match target.target.port {
+            port if port == group.port || port == 0 => target.target.id.clone(),
+            port => format!("{}:{port}", target.target.id),
         };
         let compared = shown
             .attributes
             .into_iter()
-            .filter(|it| FIRST_OF_GROUP.iter().any(|(key, _)| *key == it.key));
-        let settings = compared.fold(group.settings()?, |all, it| all.set(it.key, it.value));
+            .filter(|attribute| FIRST_OF_GROUP.iter().any(|(key, _)| *key == attribute.key));
+        let settings = compared.fold(group.settings()?, |all, compared| {
+            all.set(compared.key, compared.value)
+        });
         Ok((
             Some(
                 health
@@ -386,7 +419,10 @@ impl ElasticLoadBalancers {
             self.whole(NETWORK, &network, Some(identity))
         )?;
         let mut seen: Vec<_> = found.0.into_iter().chain(found.1).collect();
-        let there: Vec<_> = seen.iter().map(|it| it.kind).collect();
+        let there: Vec<_> = seen
+            .iter()
+            .map(|load_balancer| load_balancer.kind)
+            .collect();
         if identity.is_leaving() || !there.contains(&identity.kind) {
             let objects = self
                 .objects(if identity.is_leaving() {
@@ -457,7 +493,7 @@ impl ElasticLoadBalancers {
 
     /// Reads what is left of a load balancer that does not exist.
     async fn left_by_id(&self, id: &str) -> Result<Option<ObservedLoadBalancer>> {
-        let Some((kind, name)) = id.strip_prefix(LEFT).and_then(|it| it.split_once(' ')) else {
+        let Some((kind, name)) = id.strip_prefix(LEFT).and_then(|text| text.split_once(' ')) else {
             return Ok(None);
         };
         let (kind, names) = if kind == NETWORK {
@@ -494,11 +530,18 @@ impl ElasticLoadBalancers {
             let heads = reading
                 .items()
                 .iter()
-                .filter_map(|it| Some((it, tags.get(it.id())?)));
-            all.extend(heads.map(|(it, tags)| it.head(tags, cluster.has(&list(tags)))));
+                .filter_map(|load_balancer| Some((load_balancer, tags.get(load_balancer.id())?)));
+            all.extend(
+                heads.map(|(load_balancer, tags)| {
+                    load_balancer.head(tags, cluster.has(&list(tags)))
+                }),
+            );
         }
         for (kind, name) in objects.owners() {
-            if !all.iter().any(|it| (it.kind, &it.name) == (kind, &name)) {
+            if !all
+                .iter()
+                .any(|load_balancer| (load_balancer.kind, &load_balancer.name) == (kind, &name))
+            {
                 all.extend(objects.left_of(kind, &name, &[], None)?);
             }
         }
@@ -528,10 +571,10 @@ impl ElasticLoadBalancers {
                 .into_iter()
                 .chain(network.complete()?.into_items());
             let uses: Uses = all
-                .map(|it| (it.id().to_owned(), it.security_groups))
+                .map(|entry| (entry.id().to_owned(), entry.security_groups))
                 .collect();
             self.leaving()
-                .retain(|id| uses.iter().any(|(it, _)| it == id));
+                .retain(|id| uses.iter().any(|(usage, _)| usage == id));
             Ok(uses)
         };
         let (uses, _) = self.uses.get(AGE, read).await?;
@@ -580,9 +623,11 @@ fn settings(balancer: &Balancer, shown: Option<Answer>, groups: &[String]) -> Re
     let told = shown
         .attributes
         .into_iter()
-        .filter(|it| !it.value.is_empty());
+        .filter(|tag| !tag.value.is_empty());
     let told = told
-        .fold(Attributes::default(), |all, it| all.set(it.key, it.value))
+        .fold(Attributes::default(), |all, tag| {
+            all.set(tag.key, tag.value)
+        })
         .nested();
     let mut settings = if balancer.kind() == NETWORK {
         told
@@ -616,8 +661,8 @@ async fn tags(api: &Api, kind: &str, ids: &[&str]) -> Result<BTreeMap<String, Ta
         let described = answers
             .into_iter()
             .flatten()
-            .flat_map(|it| it.tag_descriptions);
-        all.extend(described.map(|it| (it.resource_arn, map(it.tags))));
+            .flat_map(|answer| answer.tag_descriptions);
+        all.extend(described.map(|tagged| (tagged.resource_arn, map(tagged.tags))));
     }
     Ok(all)
 }
@@ -625,17 +670,20 @@ async fn tags(api: &Api, kind: &str, ids: &[&str]) -> Result<BTreeMap<String, Ta
 /// Reads all target groups of the region; those without a load balancer with their tags.
 async fn target_groups(api: &Api) -> Result<Vec<TargetGroup>> {
     let query = Query::new("DescribeTargetGroups").page(PAGE);
-    let mut all = all(&api.aws.elbv2, query, "TargetGroups", |it: &TargetGroup| {
-        it.target_group_arn.clone()
-    })
+    let mut all = all(
+        &api.aws.elbv2,
+        query,
+        "TargetGroups",
+        |group: &TargetGroup| group.target_group_arn.clone(),
+    )
     .await?;
-    let is_loose = |it: &TargetGroup| {
-        it.load_balancer_arns.is_empty() && it.target_group_name.starts_with("k8s-")
+    let is_loose = |group: &TargetGroup| {
+        group.load_balancer_arns.is_empty() && group.target_group_name.starts_with("k8s-")
     };
     let loose: Vec<_> = all
         .iter()
-        .filter(|it| is_loose(it))
-        .map(|it| &*it.target_group_arn)
+        .filter(|group| is_loose(group))
+        .map(|group| &*group.target_group_arn)
         .collect();
     let mut tags = tags(api, NETWORK, &loose).await?;
     for group in &mut all {
@@ -671,18 +719,18 @@ impl Objects {
     /// Returns the security group that was created for a load balancer: it has one of the `wanted` names, which are computed, or
     /// the owner tags. Its description alone proves nothing: a Service may name the group of another one.
     fn managed(&self, kind: &str, balancer: &str, wanted: &[String]) -> Option<&Group> {
-        self.groups.iter().find(|it| {
-            let is_of = it
+        self.groups.iter().find(|group| {
+            let is_of = group
                 .balancer()
                 .is_some_and(|(of, name)| of == kind && name == balancer);
-            wanted.contains(&it.group_name) || is_of
+            wanted.contains(&group.group_name) || is_of
         })
     }
 
     /// Returns the target groups without a load balancer that were created for this one.
     fn loose<'a>(&'a self, balancer: &'a str) -> impl Iterator<Item = &'a TargetGroup> {
-        self.targets.iter().filter(move |it| {
-            owner(&it.tags)
+        self.targets.iter().filter(move |group| {
+            owner(&group.tags)
                 .service
                 .is_some_and(|uid| name_of(&uid) == balancer)
         })
@@ -693,7 +741,7 @@ impl Objects {
         let of_targets = self
             .targets
             .iter()
-            .filter_map(|it| Some((NETWORK, name_of(&owner(&it.tags).service?))));
+            .filter_map(|group| Some((NETWORK, name_of(&owner(&group.tags).service?))));
         self.groups
             .iter()
             .filter_map(Group::balancer)
@@ -717,7 +765,7 @@ impl Objects {
             graph = group_graph(graph, group);
         }
         if kind == NETWORK {
-            tags.extend(self.loose(name).map(|it| it.tags.clone()));
+            tags.extend(self.loose(name).map(|group| group.tags.clone()));
             graph = with_loose(graph, self.loose(name))?;
         }
         let nodes = node_rules_of.map(|cluster| {
@@ -763,15 +811,15 @@ impl Objects {
             let own = group
                 .rules()
                 .into_iter()
-                .filter(|it| is_of(it, place, balancer, sources))
+                .filter(|rule| is_of(rule, place, balancer, sources))
                 .map(name);
             texts(&own.collect::<Vec<_>>())
         };
         let admitting: Vec<_> = self
             .groups
             .iter()
-            .map(|it| (&it.group_id, own(it)))
-            .filter(|(_, it)| !it.is_empty())
+            .map(|group| (&group.group_id, own(group)))
+            .filter(|(_, entry)| !entry.is_empty())
             .collect();
         let rules = admitting.first().map(|(_, rules)| rules.clone());
         let rules = rules.filter(|first| admitting.iter().all(|(_, rules)| rules == first));

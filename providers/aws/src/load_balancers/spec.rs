@@ -104,8 +104,8 @@ impl Spec {
         attributes.extend(stated.unwrap_or_default());
         let ports = ports(service, is_network, &mut annotations);
         let health = health(service, config, is_network, ports.first(), &mut annotations);
-        let family =
-            Some("ipv6".to_owned()).filter(|_| families.first().is_some_and(|it| it == "IPv6"));
+        let family = Some("ipv6".to_owned())
+            .filter(|_| families.first().is_some_and(|families| families == "IPv6"));
         let group = |port: &Port| TargetGroup {
             protocol: port.target.to_owned(),
             port: port.node_port,
@@ -193,10 +193,10 @@ impl Spec {
             .group_attributes
             .0
             .get("preserve_client_ip.enabled")
-            .is_some_and(|it| it == "false");
+            .is_some_and(|text| text == "false");
         let wrong = [
             (
-                spec.session_affinity.is_some_and(|it| it != "None"),
+                spec.session_affinity.is_some_and(|session_affinity| session_affinity != "None"),
                 "sessionAffinity: load balancers of AWS have none by client address; set it to None".to_owned(),
             ),
             (
@@ -354,7 +354,7 @@ fn settings(
     if let Some(log) = all
         .pointer_mut("/access_logs/s3")
         .and_then(Value::as_object_mut)
-        && log.get("enabled").is_some_and(|it| it != "true")
+        && log.get("enabled").is_some_and(|object| object != "true")
     {
         log.retain(|name, _| name == "enabled");
     }
@@ -421,20 +421,20 @@ fn ports(service: &Service, is_network: bool, annotations: &mut Annotations<'_>)
         node_port,
     } in all
     {
-        let is_it = |it: &String| {
+        let is_it = |text: &String| {
             let name = named
                 .iter()
-                .find(|it| it.port == i32::from(number))
-                .and_then(|it| it.name.as_deref());
-            it == "*"
-                || *it == number.to_string()
-                || name.is_some_and(|name| it.eq_ignore_ascii_case(name))
+                .find(|entry| entry.port == i32::from(number))
+                .and_then(|entry| entry.name.as_deref());
+            text == "*"
+                || *text == number.to_string()
+                || name.is_some_and(|name| text.eq_ignore_ascii_case(name))
         };
         let certificate = certificate
             .clone()
             .filter(|_| protocol == "TCP" && tls.iter().any(is_it));
         let is_tls = certificate.is_some();
-        if let Some(other) = ports.iter_mut().find(|it| it.number == number) {
+        if let Some(other) = ports.iter_mut().find(|port| port.number == number) {
             if other.node_port != node_port
                 || other.listener.text("Protocol") == Some("TLS")
                 || is_tls
@@ -637,7 +637,7 @@ mod tests {
             let instance = listener.text("InstanceProtocol").unwrap_or(target);
             let of_network = listener
                 .get("Certificates")
-                .and_then(|it| it[0]["CertificateArn"].as_str());
+                .and_then(|certificates| certificates[0]["CertificateArn"].as_str());
             let certificate = listener
                 .text("SSLCertificateId")
                 .or(of_network)

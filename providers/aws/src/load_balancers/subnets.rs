@@ -47,7 +47,7 @@ impl Subnet {
         let v6 = self
             .ipv6_cidr_block_association_set
             .iter()
-            .map(|it| &*it.ipv6_cidr_block);
+            .map(|association| &*association.ipv6_cidr_block);
         std::iter::once(&*self.cidr_block)
             .chain(v6)
             .filter(|range| !range.is_empty())
@@ -77,9 +77,9 @@ pub(super) async fn read(api: &Api) -> Result<Vec<Subnet>> {
         ec2,
         query("DescribeSubnets", PAGE),
         "subnetSet",
-        |it: &Subnet| it.subnet_id.clone(),
+        |subnet: &Subnet| subnet.subnet_id.clone(),
     );
-    let id = |it: &RouteTable| it.route_table_id.clone();
+    let id = |route_table: &RouteTable| route_table.route_table_id.clone();
     let tables = all(
         ec2,
         query("DescribeRouteTables", TABLES),
@@ -93,7 +93,8 @@ pub(super) async fn read(api: &Api) -> Result<Vec<Subnet>> {
                 .iter()
                 .find(|table| table.association_set.iter().any(is_it))
         };
-        let table = uses(&|it| it.subnet_id == subnet.subnet_id).or_else(|| uses(&|it| it.main));
+        let table = uses(&|usage| usage.subnet_id == subnet.subnet_id)
+            .or_else(|| uses(&|usage| usage.main));
         subnet.is_public = table.map(|table| {
             table
                 .route_set
@@ -121,19 +122,19 @@ pub(super) fn choose<'a>(
     if !wanted.stated.is_empty() {
         return stated(all, wanted.stated);
     }
-    let has_cluster_tag = |it: &Subnet| cluster.has(&it.tag_set);
-    let is_foreign = |it: &Subnet| {
-        !has_cluster_tag(it)
-            && it
+    let has_cluster_tag = |subnet: &Subnet| cluster.has(&subnet.tag_set);
+    let is_foreign = |subnet: &Subnet| {
+        !has_cluster_tag(subnet)
+            && subnet
                 .tag_set
                 .iter()
                 .any(|tag| tag.key.starts_with(CLUSTER_TAG))
     };
-    let mut usable: Vec<_> = all.iter().filter(|it| !is_foreign(it)).collect();
+    let mut usable: Vec<_> = all.iter().filter(|subnet| !is_foreign(subnet)).collect();
     if usable.is_empty() {
         usable = all
             .iter()
-            .filter(|it| it.subnet_id == cluster.subnet)
+            .filter(|subnet| subnet.subnet_id == cluster.subnet)
             .collect();
     }
     let role = if wanted.is_internal {
@@ -141,17 +142,17 @@ pub(super) fn choose<'a>(
     } else {
         "kubernetes.io/role/elb"
     };
-    let rank = |it: &Subnet| {
-        let has_ipv6 = !wanted.has_ipv6 || !it.ipv6_cidr_block_association_set.is_empty();
+    let rank = |subnet: &Subnet| {
+        let has_ipv6 = !wanted.has_ipv6 || !subnet.ipv6_cidr_block_association_set.is_empty();
         (
             !has_ipv6,
-            !it.has_tag(role),
-            !has_cluster_tag(it),
-            it.subnet_id.clone(),
+            !subnet.has_tag(role),
+            !has_cluster_tag(subnet),
+            subnet.subnet_id.clone(),
         )
     };
     let mut zones: BTreeMap<&str, &Subnet> = BTreeMap::new();
-    for subnet in usable.into_iter().filter(|it| it.is_regional) {
+    for subnet in usable.into_iter().filter(|subnet| subnet.is_regional) {
         let no_table = || {
             Error::invalid(format!(
                 "subnet {} has no route table, nor has its VPC",
@@ -178,16 +179,19 @@ pub(super) fn choose<'a>(
 
 fn stated<'a>(all: &'a [Subnet], stated: &[String]) -> Result<Vec<&'a Subnet>> {
     // In the order of the annotation: addresses are stated in that order.
-    let place = |it: &Subnet| stated.iter().position(|name| it.is_called(name));
-    let mut found: Vec<_> = all.iter().filter(|it| place(it).is_some()).collect();
-    found.sort_by_key(|it| place(it));
+    let place = |subnet: &Subnet| stated.iter().position(|name| subnet.is_called(name));
+    let mut found: Vec<_> = all
+        .iter()
+        .filter(|subnet| place(subnet).is_some())
+        .collect();
+    found.sort_by_key(|subnet| place(subnet));
     if found.len() == stated.len() {
         return Ok(found);
     }
     let missing: Vec<_> = stated
         .iter()
-        .filter(|name| !all.iter().any(|it| it.is_called(name)))
-        .map(|it| &**it)
+        .filter(|name| !all.iter().any(|subnet| subnet.is_called(name)))
+        .map(|text| &**text)
         .collect();
     Err(Error::invalid(format!(
         "annotation {}: expected {} subnets of the VPC, found {}; not found: {}",
@@ -257,7 +261,7 @@ mod tests {
         )?;
         Ok(chosen
             .iter()
-            .map(|it| &*it.subnet_id)
+            .map(|subnet| &*subnet.subnet_id)
             .collect::<Vec<_>>()
             .join(" "))
     }

@@ -126,7 +126,7 @@ async fn groups(harness: &Harness, service: &Service) -> Vec<Value> {
     let uid = service.metadata.uid.as_deref().unwrap();
     array(&all["securityGroupInfo"])
         .into_iter()
-        .filter(|it| it["tagSet"].to_string().contains(uid))
+        .filter(|security_group_info| security_group_info["tagSet"].to_string().contains(uid))
         .collect()
 }
 
@@ -137,7 +137,12 @@ async fn target_groups(harness: &Harness, service: &Service) -> Vec<Value> {
         "k8s-default-{}-",
         &service.metadata.name.as_deref().unwrap()[..8]
     );
-    let is_own = |it: &Value| it["TargetGroupName"].as_str().unwrap().starts_with(&prefix);
+    let is_own = |object: &Value| {
+        object["TargetGroupName"]
+            .as_str()
+            .unwrap()
+            .starts_with(&prefix)
+    };
     array(&all["TargetGroups"])
         .into_iter()
         .filter(is_own)
@@ -155,7 +160,7 @@ async fn targets(harness: &Harness, kind: Kind, service: &Service) -> Vec<String
             targets.extend(
                 array(&health["TargetHealthDescriptions"])
                     .iter()
-                    .map(|it| it["Target"]["Id"].clone()),
+                    .map(|object| object["Target"]["Id"].clone()),
             );
         }
     } else {
@@ -163,12 +168,12 @@ async fn targets(harness: &Harness, kind: Kind, service: &Service) -> Vec<String
         targets.extend(
             array(&found["Instances"])
                 .iter()
-                .map(|it| it["InstanceId"].clone()),
+                .map(|instance| instance["InstanceId"].clone()),
         );
     }
     let mut ids: Vec<_> = targets
         .iter()
-        .map(|it| it.as_str().unwrap().to_owned())
+        .map(|target| target.as_str().unwrap().to_owned())
         .collect();
     ids.sort_unstable();
     ids.dedup();
@@ -177,8 +182,13 @@ async fn targets(harness: &Harness, kind: Kind, service: &Service) -> Vec<String
 
 /// Returns the IDs of the instances of all Nodes, sorted.
 fn instances(harness: &Harness) -> Vec<String> {
-    let id = |it: &Node| it.provider_id.rsplit('/').next().unwrap().to_owned();
-    let mut ids: Vec<_> = harness.cluster.nodes().iter().map(|it| id(it)).collect();
+    let id = |node: &Node| node.provider_id.rsplit('/').next().unwrap().to_owned();
+    let mut ids: Vec<_> = harness
+        .cluster
+        .nodes()
+        .iter()
+        .map(|node| id(node))
+        .collect();
     ids.sort_unstable();
     ids
 }
@@ -200,7 +210,7 @@ async fn end(harness: &Harness, kind: Kind, service: &Service) {
     let own: Vec<_> = groups(harness, service)
         .await
         .iter()
-        .map(|it| it["groupId"].to_string())
+        .map(|group| group["groupId"].to_string())
         .collect();
     let provider = harness.start().await.unwrap();
     harness.delete(&provider, service).await.unwrap();
@@ -243,7 +253,7 @@ async fn nodes_have_the_addresses_of_their_instances(harness: Harness) {
             metadata
                 .node_addresses
                 .iter()
-                .any(|it| shown[field] == *it.address)
+                .any(|address| shown[field] == *address.address)
         };
         assert!(
             ["privateIpAddress", "ipAddress", "privateDnsName", "dnsName"]
@@ -283,7 +293,7 @@ async fn routes_are_created_moved_and_deleted(harness: Harness) {
     }
     let own = |all: Vec<Route>| {
         all.into_iter()
-            .find(|it| it.destination_cidr == "10.244.7.0/24")
+            .find(|route| route.destination_cidr == "10.244.7.0/24")
     };
     let listed = own(routes.list(&cluster).await.unwrap()).unwrap();
     assert_eq!(
@@ -319,10 +329,10 @@ async fn life(harness: Harness, kind: Kind, letter: char, first: &str, second: &
     ] {
         nodes
             .iter()
-            .for_each(|it| harness.cluster.set_node((**it).clone()));
+            .for_each(|node| harness.cluster.set_node((**node).clone()));
         nodes[count..]
             .iter()
-            .for_each(|it| harness.cluster.remove_node(&it.name));
+            .for_each(|node| harness.cluster.remove_node(&node.name));
         let service = service(&uid(letter), &kind.of(annotations), spec);
         let provider = harness.start().await.unwrap();
         let status = harness.ensure(&provider, &service).await.unwrap();
@@ -451,16 +461,16 @@ async fn security_group_admits_the_source_ranges(harness: Harness) {
             let own = groups(&harness, &service).await;
             let of_port = array(&own[0]["ipPermissions"])
                 .into_iter()
-                .find(|it| it["fromPort"] == "443")
+                .find(|ip_permission| ip_permission["fromPort"] == "443")
                 .unwrap();
             let mut shown: Vec<_> = array(&of_port["ipRanges"])
                 .iter()
-                .map(|it| it["cidrIp"].clone())
+                .map(|ip_range| ip_range["cidrIp"].clone())
                 .collect();
             shown.sort_by_key(Value::to_string);
             assert_eq!(
                 (own.len(), shown),
-                (1, ranges.iter().map(|it| json!(it)).collect())
+                (1, ranges.iter().map(|range| json!(range)).collect())
             );
             settled(&harness, &service).await;
         }
@@ -496,8 +506,8 @@ async fn tags_follow_the_annotation_and_those_of_others_stay(harness: Harness) {
             let all = array(&all["TagDescriptions"][0]["Tags"]);
             let of_key = |key: &str| {
                 all.iter()
-                    .find(|it| it["Key"] == key)
-                    .map(|it| it["Value"].clone())
+                    .find(|object| object["Key"] == key)
+                    .map(|object| object["Value"].clone())
             };
             ["team", "cost", "theirs"]
                 .map(of_key)
@@ -571,7 +581,7 @@ async fn tcp_and_udp_of_one_port_share_a_target_group(harness: Harness) {
         (&["TCP", "UDP"], "TCP_UDP"),
         (&["UDP"], "UDP"),
     ] {
-        let ports: Vec<_> = protocols.iter().map(|it| port(it)).collect();
+        let ports: Vec<_> = protocols.iter().map(|protocol| port(protocol)).collect();
         let service = service(&uid('8'), "type=nlb", &json!({"ports": ports}));
         let provider = harness.start().await.unwrap();
         harness.ensure(&provider, &service).await.unwrap();

@@ -59,7 +59,7 @@ async fn tls_policy_is_created_and_set_on_listeners_with_a_certificate() {
     let listeners = balancer["ListenerDescriptions"].as_array().unwrap();
     let shown: Vec<_> = listeners
         .iter()
-        .map(|it| (&it["Listener"]["Protocol"], &it["PolicyNames"]))
+        .map(|listener| (&listener["Listener"]["Protocol"], &listener["PolicyNames"]))
         .collect();
     assert!(
         shown.contains(&(&json!("SSL"), &json!([policy["PolicyName"]]))),
@@ -99,7 +99,7 @@ async fn tags_that_leave_the_annotation_go_and_those_of_others_stay() {
             cloud
                 .all("group")
                 .iter()
-                .find(|it| it["groupId"] != "sg-nodes")
+                .find(|object| object["groupId"] != "sg-nodes")
                 .cloned()
                 .unwrap()
         };
@@ -129,7 +129,7 @@ async fn tags_that_leave_the_annotation_go_and_those_of_others_stay() {
             for it in [harness.only(kind), group(&harness)] {
                 let tags = tags(&it);
                 assert_eq!(
-                    (tags.get("team").map(|it| &**it), tags.get("cost")),
+                    (tags.get("team").map(|text| &**text), tags.get("cost")),
                     (left, None),
                     "{kind}: {tags:?}"
                 );
@@ -163,7 +163,7 @@ async fn nodes_admit_a_shared_security_group_until_its_last_load_balancer_goes()
             .lock()
             .all("group")
             .iter()
-            .any(|it| it["groupId"] == "sg-shared"),
+            .any(|object| object["groupId"] == "sg-shared"),
         "it is the user's"
     );
 }
@@ -179,9 +179,13 @@ async fn load_balancers_that_go_together_leave_no_rule_and_are_listed_once() {
         harness.ensure(&provider, it).await.unwrap();
     }
     harness.fake.fault_injector().forget_requests();
-    futures::future::try_join_all(services.iter().map(|it| harness.delete(&provider, it)))
-        .await
-        .unwrap();
+    futures::future::try_join_all(
+        services
+            .iter()
+            .map(|service| harness.delete(&provider, service)),
+    )
+    .await
+    .unwrap();
     assert_eq!(harness.admitted(), [""; 0]);
     let lists = harness
         .fake

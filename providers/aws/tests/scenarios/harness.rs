@@ -89,7 +89,7 @@ impl Harness {
         let folder = std::env::var("AWS_TESTBED").unwrap();
         let read = |name: &str| std::fs::read_to_string(format!("{folder}/{name}")).unwrap();
         let ids: Value = serde_json::from_str(&read("ids.json")).unwrap();
-        let text = |it: &Value| it.as_str().unwrap().to_owned();
+        let text = |object: &Value| object.as_str().unwrap().to_owned();
         let subnets = ["public-a", "private-b"].map(|name| text(&ids["subnets"][name]));
         let (group, config) = (text(&ids["node_security_group_id"]), read("cloud.conf"));
         let harness = Self {
@@ -104,7 +104,7 @@ impl Harness {
             .unwrap()
             .iter()
             .filter(|(name, _)| name.starts_with("worker"));
-        for it in workers.map(|(_, it)| it).take(2) {
+        for it in workers.map(|(_, workers)| workers).take(2) {
             harness
                 .cluster
                 .set_node(node_of(&text(&it["node_name"]), &text(&it["provider_id"])));
@@ -325,9 +325,9 @@ impl Harness {
             .cluster
             .services()
             .iter()
-            .map(|it| (**it).clone())
+            .map(|service| (**service).clone())
             .collect();
-        all.retain(|it| it.metadata.uid != service.metadata.uid);
+        all.retain(|entry| entry.metadata.uid != service.metadata.uid);
         all.push(service.clone());
         self.cluster.set_services(all);
     }
@@ -345,9 +345,9 @@ impl Harness {
         let all = std::mem::take(&mut *self.requests.0.lock());
         let actions = all
             .iter()
-            .filter_map(|it| Some(it.split_once(' ')?.1.to_owned()));
+            .filter_map(|text| Some(text.split_once(' ')?.1.to_owned()));
         actions
-            .filter(|it| !it.starts_with("Describe") && !it.starts_with("Get"))
+            .filter(|action| !action.starts_with("Describe") && !action.starts_with("Get"))
             .collect()
     }
 
@@ -357,11 +357,11 @@ impl Harness {
         let nodes = cloud
             .all("group")
             .iter()
-            .find(|it| it["groupId"] == "sg-nodes")
+            .find(|object| object["groupId"] == "sg-nodes")
             .unwrap();
         let rules = nodes["_rules"].as_array().unwrap().iter();
         rules
-            .filter_map(|it| it["groupId"].as_str().map(str::to_owned))
+            .filter_map(|rule| rule["groupId"].as_str().map(str::to_owned))
             .collect()
     }
 }
@@ -404,16 +404,16 @@ pub(crate) fn service(uid: &str, annotations: &str, spec: &Value) -> Service {
 
 /// Returns the tags of an object, by key.
 pub(crate) fn tags(object: &Value) -> std::collections::BTreeMap<String, String> {
-    let text = |it: &Value| it.as_str().unwrap_or_default().to_owned();
+    let text = |object: &Value| object.as_str().unwrap_or_default().to_owned();
     let list = |key: &str| object[key].as_array().cloned().unwrap_or_default();
     let of_ec2 = list("tagSet")
         .into_iter()
-        .map(|it| (text(&it["key"]), text(&it["value"])));
+        .map(|tag_set| (text(&tag_set["key"]), text(&tag_set["value"])));
     of_ec2
         .chain(
             list("_tags")
                 .into_iter()
-                .map(|it| (text(&it["Key"]), text(&it["Value"]))),
+                .map(|tag| (text(&tag["Key"]), text(&tag["Value"]))),
         )
         .collect()
 }

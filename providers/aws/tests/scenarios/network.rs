@@ -8,7 +8,7 @@ use crate::harness::{Harness, service};
 fn addresses(balancer: &Value, field: &str) -> Vec<Value> {
     let zones = balancer["AvailabilityZones"].as_array().unwrap().iter();
     zones
-        .map(|it| it["LoadBalancerAddresses"][0][field].clone())
+        .map(|zones| zones["LoadBalancerAddresses"][0][field].clone())
         .collect()
 }
 
@@ -66,7 +66,7 @@ async fn service_of_both_families_gets_both_and_a_service_of_ipv6_has_targets_of
         let group = cloud
             .all("group")
             .iter()
-            .find(|it| it["groupId"] != "sg-nodes")
+            .find(|object| object["groupId"] != "sg-nodes")
             .unwrap();
         assert!(
             group["_rules"]
@@ -159,7 +159,7 @@ async fn target_group_that_cannot_change_is_replaced_with_its_targets_and_settin
         .as_array()
         .unwrap()
         .iter()
-        .find(|it| it["Key"] == "proxy_protocol_v2.enabled");
+        .find(|attribute| attribute["Key"] == "proxy_protocol_v2.enabled");
     assert_eq!(proxy.unwrap()["Value"], "true");
     assert_eq!(
         harness.only("listener")["DefaultActions"][0]["TargetGroupArn"],
@@ -204,9 +204,9 @@ async fn targets_of_a_new_load_balancer_pass_their_health_checks() {
 #[tokio::test(start_paused = true)]
 async fn stopped_instance_keeps_no_other_one_and_no_listener_out() {
     let harness = Harness::new();
-    harness.change_instances(|it| {
-        if it["privateDnsName"] == "worker-2" {
-            it["instanceState"] = json!({"code": 80, "name": "stopped"});
+    harness.change_instances(|instance| {
+        if instance["privateDnsName"] == "worker-2" {
+            instance["instanceState"] = json!({"code": 80, "name": "stopped"});
         }
     });
     let provider = harness.start().await.unwrap();
@@ -216,7 +216,7 @@ async fn stopped_instance_keeps_no_other_one_and_no_listener_out() {
         .await
         .unwrap();
     assert_eq!(
-        status.ingress.map(|it| it.len()),
+        status.ingress.map(|ingress| ingress.len()),
         Some(1),
         "the address is published"
     );
@@ -239,13 +239,15 @@ async fn stopped_instance_keeps_no_other_one_and_no_listener_out() {
     assert_eq!(
         events
             .iter()
-            .filter(|it| it.starts_with("TargetRefused"))
+            .filter(|event| event.starts_with("TargetRefused"))
             .count(),
         1,
         "{events:?}"
     );
     // After its start, the instance is a target with the next sync, of targets as well.
-    harness.change_instances(|it| it["instanceState"] = json!({"code": 16, "name": "running"}));
+    harness.change_instances(|instance| {
+        instance["instanceState"] = json!({"code": 16, "name": "running"})
+    });
     harness
         .update_targets(&provider, &service("a", "type=nlb", &ports))
         .await
@@ -266,8 +268,8 @@ async fn protected_load_balancer_keeps_everything() {
             .unwrap();
         attributes
             .iter_mut()
-            .filter(|it| it["Key"] == "deletion_protection.enabled")
-            .for_each(|it| it["Value"] = value.into());
+            .filter(|attribute| attribute["Key"] == "deletion_protection.enabled")
+            .for_each(|attribute| attribute["Value"] = value.into());
     };
     protect("true");
     harness.changes();
@@ -347,7 +349,7 @@ async fn service_that_names_the_security_group_of_another_one_does_not_own_it() 
             .lock()
             .all("group")
             .iter()
-            .any(|it| it["groupId"] == *group),
+            .any(|object| object["groupId"] == *group),
         "it is the other Service's"
     );
     assert_eq!(harness.admitted(), [group], "which is still admitted");

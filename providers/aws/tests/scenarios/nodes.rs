@@ -55,7 +55,7 @@ async fn nodes_of_fargate_have_the_addresses_of_their_interface_and_never_are_sh
         let addresses: Vec<_> = metadata
             .node_addresses
             .iter()
-            .map(|it| format!("{} {}", it.kind.as_str(), it.address))
+            .map(|address| format!("{} {}", address.kind.as_str(), address.address))
             .collect();
         assert_eq!(
             addresses,
@@ -79,9 +79,9 @@ async fn nodes_of_fargate_have_the_addresses_of_their_interface_and_never_are_sh
 async fn new_nodes_get_labels_of_zone_and_network_and_known_ones_cost_no_request() {
     let harness = Harness::new();
     let id = harness.add_node("gpu");
-    harness.change_instances(|it| {
-        if it["privateDnsName"] == "gpu" {
-            it["instanceType"] = "p5.48xlarge".into();
+    harness.change_instances(|instance| {
+        if instance["privateDnsName"] == "gpu" {
+            instance["instanceType"] = "p5.48xlarge".into();
         }
     });
     let provider = harness.start().await.unwrap();
@@ -123,9 +123,9 @@ async fn type_without_topology_is_asked_about_once() {
 async fn failed_topology_keeps_only_nodes_waiting_that_must_have_it() {
     let harness = Harness::new();
     let gpu = harness.add_node("gpu");
-    harness.change_instances(|it| {
-        if it["privateDnsName"] == "gpu" {
-            it["instanceType"] = "trn1.32xlarge".into();
+    harness.change_instances(|instance| {
+        if instance["privateDnsName"] == "gpu" {
+            instance["instanceType"] = "trn1.32xlarge".into();
         }
     });
     let provider = harness.start().await.unwrap();

@@ -121,12 +121,12 @@ async fn tagging(harness: Harness) -> Result<()> {
     let harness = harness.flags(&flags);
     let _provider = harness.start().await?;
     let has_tag = || {
-        let has_tag = |it: &Value| {
-            it["tagSet"]
+        let has_tag = |object: &Value| {
+            object["tagSet"]
                 .as_array()
                 .unwrap()
                 .iter()
-                .any(|it| it["key"] == "team")
+                .any(|tag_set| tag_set["key"] == "team")
         };
         harness.fake.lock().all("instance").iter().any(has_tag)
     };
@@ -210,7 +210,7 @@ async fn policy_without_any_one_of_its_actions_is_not_enough() {
     let mut actions: Vec<_> = PERMISSIONS
         .iter()
         .flat_map(Permissions::actions)
-        .filter(|it| *it != NOT_SENT)
+        .filter(|action| *action != NOT_SENT)
         .collect();
     actions.sort_unstable();
     actions.dedup();

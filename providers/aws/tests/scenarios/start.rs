@@ -15,18 +15,24 @@ async fn program_on_an_instance_learns_cluster_and_vpc_from_it() {
     let provider = harness.start().await.unwrap();
     assert!(provider.has_cluster_id());
     let findings = provider.diagnose().await;
-    let cluster = findings.iter().find(|it| it.check == "cluster").unwrap();
+    let cluster = findings
+        .iter()
+        .find(|finding| finding.check == "cluster")
+        .unwrap();
     assert_eq!(cluster.text, "ID \"testbed\", VPC vpc-0a1b2c3d");
 }
 
 #[tokio::test(start_paused = true)]
 async fn instance_without_the_tag_of_a_cluster_leaves_the_cluster_id_open() {
     let harness = Harness::new().on_instance();
-    harness.change_instances(|it| it["tagSet"] = json!([]));
+    harness.change_instances(|instance| instance["tagSet"] = json!([]));
     let provider = harness.start().await.unwrap();
     assert!(provider.needs_cluster_id() && !provider.has_cluster_id());
     let findings = provider.diagnose().await;
-    let cluster = findings.iter().find(|it| it.check == "cluster").unwrap();
+    let cluster = findings
+        .iter()
+        .find(|finding| finding.check == "cluster")
+        .unwrap();
     assert_eq!(
         cluster.severity,
         Severity::Warning,
@@ -91,8 +97,8 @@ async fn disabled_metadata_service_is_named_by_its_variable() {
 #[tokio::test(start_paused = true)]
 async fn instance_with_tags_of_two_clusters_starts_nothing() {
     let harness = Harness::new().on_instance();
-    harness.change_instances(|it| {
-        it["tagSet"]
+    harness.change_instances(|instance| {
+        instance["tagSet"]
             .as_array_mut()
             .unwrap()
             .push(json!({"key": "kubernetes.io/cluster/other", "value": "owned"}));
@@ -111,7 +117,7 @@ async fn doctor_names_each_permission_that_is_missing_and_who_needs_it() {
     let findings = provider.diagnose().await;
     let all: Vec<_> = findings
         .iter()
-        .map(|it| (&*it.check, it.severity))
+        .map(|finding| (&*finding.check, finding.severity))
         .collect();
     assert!(
         all.iter().all(|(_, severity)| *severity == Severity::Ok),
@@ -152,7 +158,7 @@ async fn doctor_names_each_permission_that_is_missing_and_who_needs_it() {
         let findings = harness.created().diagnose().await;
         let missing = findings
             .iter()
-            .find(|it| it.severity != Severity::Ok)
+            .find(|finding| finding.severity != Severity::Ok)
             .unwrap();
         let remedy = missing.remedy.as_deref().unwrap();
         let name = action.split('/').nth(1).unwrap();
@@ -176,7 +182,10 @@ async fn doctor_warns_of_subnets_without_the_tags_of_roles() {
             .retain(|tag| tag["key"] != "kubernetes.io/role/elb");
     }
     let findings = harness.created().diagnose().await;
-    let subnets = findings.iter().find(|it| it.check == "subnets").unwrap();
+    let subnets = findings
+        .iter()
+        .find(|finding| finding.check == "subnets")
+        .unwrap();
     assert_eq!(subnets.severity, Severity::Warning);
     assert!(
         subnets.text.ends_with("has the tag kubernetes.io/role/elb"),

@@ -30,10 +30,11 @@ fn has_tags(harness: &Harness, id: &str) -> bool {
     let instance = cloud
         .all("instance")
         .iter()
-        .find(|it| it["instanceId"] == id)
+        .find(|object| object["instanceId"] == id)
         .unwrap();
     let tags = tags(instance);
-    tags.get("team").is_some_and(|it| it == "web") && tags.get("cost").is_some_and(|it| it == "7")
+    tags.get("team").is_some_and(|text| text == "web")
+        && tags.get("cost").is_some_and(|cost| cost == "7")
 }
 
 #[tokio::test(start_paused = true)]
@@ -66,7 +67,7 @@ async fn instances_of_nodes_get_the_tags_and_lose_them_with_their_node() {
     tokio::time::sleep(Duration::from_secs(300)).await;
     let sent = harness.fake.fault_injector().bodies("POST /ec2/CreateTags");
     assert!(
-        !sent.iter().any(|it| it.to_string().contains(&id)),
+        !sent.iter().any(|object| object.to_string().contains(&id)),
         "tags are written once: {sent:?}"
     );
     harness.cluster.remove_node("late");
@@ -95,7 +96,7 @@ async fn instance_that_ec2_refuses_keeps_no_other_one_from_its_tags() {
     let sent = harness.fake.fault_injector().bodies("POST /ec2/CreateTags");
     let alone = sent
         .iter()
-        .filter(|it| it["ResourceId"] == json!(["i-00000000000000000"]))
+        .filter(|object| object["ResourceId"] == json!(["i-00000000000000000"]))
         .count();
     assert!(alone <= 1, "{alone} requests");
     drop(provider);

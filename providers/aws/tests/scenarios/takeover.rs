@@ -26,12 +26,12 @@ fn hostnames(service: &Service) -> Vec<Option<String>> {
     let balancer = service
         .status
         .as_ref()
-        .and_then(|it| it.load_balancer.as_ref());
+        .and_then(|status| status.load_balancer.as_ref());
     balancer
-        .and_then(|it| it.ingress.as_ref())
+        .and_then(|balancer| balancer.ingress.as_ref())
         .into_iter()
         .flatten()
-        .map(|it| it.hostname.clone())
+        .map(|ingress| ingress.hostname.clone())
         .collect()
 }
 
@@ -89,7 +89,7 @@ async fn take_over_from_the_go_program_changes_only_tag_records_and_timeouts() {
             .ingress
             .into_iter()
             .flatten()
-            .map(|it| it.hostname)
+            .map(|ingress| ingress.hostname)
             .collect();
         assert_eq!(shown, hostnames(&service), "the address stays");
     }

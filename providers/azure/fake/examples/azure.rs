@@ -20,8 +20,9 @@ fn command(fake: &Handle<Azure>, command: &str, name: &str) {
         }
         "requests" => {
             let requests = fake.fault_injector().requests().into_iter();
-            let line =
-                |it: fake_cloud::Recorded| json!([it.route, it.body, it.status]).to_string() + "\n";
+            let line = |request: fake_cloud::Recorded| {
+                json!([request.route, request.body, request.status]).to_string() + "\n"
+            };
             let lines = requests.map(line).collect();
             fake.fault_injector().forget_requests();
             lines
@@ -53,7 +54,7 @@ async fn main() -> std::io::Result<()> {
         };
         let ip = cloud
             .get(&machine)
-            .map(|it| cloud.address_of(it))
+            .map(|machine| cloud.address_of(machine))
             .unwrap_or_default();
         println!(
             "{}",

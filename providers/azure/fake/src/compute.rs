@@ -65,12 +65,13 @@ impl Azure {
             );
         }
         let machine = self.add_machine(name);
-        self.edit(&machine, |it| {
-            it["properties"]["availabilitySet"] =
+        self.edit(&machine, |object| {
+            object["properties"]["availabilitySet"] =
                 json!({"id": id(AVAILABILITY_SETS, &set.to_ascii_uppercase())});
-            it.as_object_mut()
+            object
+                .as_object_mut()
                 .into_iter()
-                .for_each(|it| drop(it.remove("zones")));
+                .for_each(|object| drop(object.remove("zones")));
         });
         machine
     }
@@ -100,8 +101,8 @@ impl Azure {
             );
         }
         let (ip, number) = (self.next_address(), self.number());
-        let pools = self.get(&set_id).and_then(|it| {
-            it.pointer("/properties/virtualMachineProfile/networkProfile/networkInterfaceConfigurations/0/properties/ipConfigurations/0\
+        let pools = self.get(&set_id).and_then(|object| {
+            object.pointer("/properties/virtualMachineProfile/networkProfile/networkInterfaceConfigurations/0/properties/ipConfigurations/0\
                         /properties/loadBalancerBackendAddressPools").cloned()
         });
         let instance = format!("{set_id}/virtualMachines/{number}");
@@ -121,21 +122,23 @@ impl Azure {
     pub fn ids(&self, name: &str) -> Vec<String> {
         let named = self
             .machines()
-            .filter(|it| text(it, "/properties/osProfile/computerName") == name);
-        named.map(|it| text(it, "/id").to_owned()).collect()
+            .filter(|machine| text(machine, "/properties/osProfile/computerName") == name);
+        named.map(|object| text(object, "/id").to_owned()).collect()
     }
 
     /// Returns all machines and instances.
     pub fn machines(&self) -> impl Iterator<Item = &Value> {
         self.objects
             .values()
-            .filter(|it| !it["properties"]["osProfile"].is_null())
+            .filter(|object| !object["properties"]["osProfile"].is_null())
     }
 
     /// Shuts a machine down, or starts it.
     pub fn set_power(&mut self, name: &str, is_off: bool) {
         for id in self.ids(name) {
-            self.edit(&id, |it| it["properties"]["instanceView"] = view(is_off));
+            self.edit(&id, |object| {
+                object["properties"]["instanceView"] = view(is_off)
+            });
         }
     }
 
@@ -150,13 +153,14 @@ impl Azure {
 
     /// Gives a machine another address.
     pub fn set_address(&mut self, name: &str, ip: &str) {
-        self.edit(&id(INTERFACES, &format!("{name}-nic")), |it| {
-            it["properties"]["ipConfigurations"][0]["properties"]["privateIPAddress"] = ip.into();
+        self.edit(&id(INTERFACES, &format!("{name}-nic")), |name_nic| {
+            name_nic["properties"]["ipConfigurations"][0]["properties"]["privateIPAddress"] =
+                ip.into();
         });
         for id in self.ids(name) {
-            self.edit(&id, |it| {
-                if !it["properties"]["privateAddress"].is_null() {
-                    it["properties"]["privateAddress"] = ip.into();
+            self.edit(&id, |object| {
+                if !object["properties"]["privateAddress"].is_null() {
+                    object["properties"]["privateAddress"] = ip.into();
                 }
             });
         }
@@ -165,11 +169,11 @@ impl Azure {
     /// Gives a standalone machine an address of the second family.
     pub fn add_ipv6(&mut self, name: &str, ip: &str) {
         let interface = id(INTERFACES, &format!("{name}-nic"));
-        self.edit(&interface, |it| {
+        self.edit(&interface, |object| {
             let second = json!({"id": format!("{interface}/ipConfigurations/two"), "name": "two", "properties": {
                 "privateIPAddress": ip, "privateIPAddressVersion": "IPv6", "subnet": {"id": subnet()},
             }});
-            it["properties"]["ipConfigurations"].as_array_mut().into_iter().for_each(|all| all.push(second.clone()));
+            object["properties"]["ipConfigurations"].as_array_mut().into_iter().for_each(|all| all.push(second.clone()));
         });
     }
 
@@ -183,9 +187,9 @@ impl Azure {
                     "/properties/networkProfile/networkInterfaces/0/id",
                 ));
                 interface
-                    .map(|it| {
+                    .map(|interface| {
                         text(
-                            it,
+                            interface,
                             "/properties/ipConfigurations/0/properties/privateIPAddress",
                         )
                         .to_owned()
@@ -201,12 +205,13 @@ impl Azure {
     pub fn members_of(&self, pool: &str) -> Vec<String> {
         let is_in = |configuration: &Value| {
             let pools = items(configuration, "loadBalancerBackendAddressPools");
-            { pools }.any(|it| text(it, "/id").eq_ignore_ascii_case(pool))
+            { pools }.any(|object| text(object, "/id").eq_ignore_ascii_case(pool))
         };
         let mut found = Vec::new();
         for interface in self.all(INTERFACES) {
-            let its = items(interface, "ipConfigurations").filter(|it| is_in(it));
-            found.extend(its.map(|it| text(it, "/id").to_owned()));
+            let its = items(interface, "ipConfigurations")
+                .filter(|ip_configuration| is_in(ip_configuration));
+            found.extend(its.map(|object| text(object, "/id").to_owned()));
         }
         for instance in self.machines() {
             let all = instance
@@ -215,13 +220,13 @@ impl Azure {
                 .and_then(Value::as_array)
                 .into_iter()
                 .flatten()
-                .flat_map(|it| items(it, "ipConfigurations"))
-                .filter(|it| is_in(it));
-            found.extend(its.map(|it| {
+                .flat_map(|object| items(object, "ipConfigurations"))
+                .filter(|object| is_in(object));
+            found.extend(its.map(|object| {
                 format!(
                     "{}/networkInterfaces/nic/ipConfigurations/{}",
                     text(instance, "/id"),
-                    text(it, "/name")
+                    text(object, "/name")
                 )
             }));
         }
@@ -235,25 +240,28 @@ impl Azure {
             .objects
             .iter()
             .filter(|(id, _)| id.contains("/virtualmachinescalesets/"));
-        { sets }.any(|(_, it)| it.to_string().to_ascii_lowercase().contains(&pools))
+        { sets }.any(|(_, object)| object.to_string().to_ascii_lowercase().contains(&pools))
     }
 
     /// Removes the references of interfaces, instances and models to the pools of a load balancer.
     pub(crate) fn forget_pools(&mut self, balancer: &str) {
         fn walk(value: &mut Value, pools: &str) {
-            let is_left = |it: &Value| !text(it, "/id").to_ascii_lowercase().starts_with(pools);
+            let is_left =
+                |object: &Value| !text(object, "/id").to_ascii_lowercase().starts_with(pools);
             let slot = value
                 .get_mut("loadBalancerBackendAddressPools")
                 .and_then(Value::as_array_mut);
             slot.into_iter().for_each(|all| all.retain(is_left));
             match value {
-                Value::Object(all) => all.values_mut().for_each(|it| walk(it, pools)),
-                Value::Array(all) => all.iter_mut().for_each(|it| walk(it, pools)),
+                Value::Object(all) => all.values_mut().for_each(|object| walk(object, pools)),
+                Value::Array(all) => all.iter_mut().for_each(|object| walk(object, pools)),
                 _ => {}
             }
         }
         let pools = format!("{balancer}/backendaddresspools/");
-        self.objects.values_mut().for_each(|it| walk(it, &pools));
+        self.objects
+            .values_mut()
+            .for_each(|object| walk(object, &pools));
     }
 
     fn interface_of(&self, instance: &Value) -> Value {
@@ -284,7 +292,9 @@ pub(crate) fn interfaces_of_set(cloud: &mut Azure, request: &ApiRequest) -> Answ
         .objects
         .iter()
         .filter(|(id, _)| id.starts_with(&prefix));
-    let all = instances.map(|(_, it)| cloud.interface_of(it)).collect();
+    let all = instances
+        .map(|(_, instances)| cloud.interface_of(instances))
+        .collect();
     page(cloud, request, all)
 }
 
@@ -307,10 +317,10 @@ pub(crate) fn interface_of_instance(cloud: &mut Azure, request: &ApiRequest) -> 
 
 /// Answers the states of all machines of the subscription that are in no uniform scale set.
 pub(crate) fn statuses(cloud: &mut Azure, request: &ApiRequest) -> Answer {
-    let status = |it: &Value| {
+    let status = |object: &Value| {
         json!({
-            "id": it["id"], "name": it["name"], "location": it["location"],
-            "properties": {"instanceView": it["properties"]["instanceView"], "provisioningState": "Succeeded"},
+            "id": object["id"], "name": object["name"], "location": object["location"],
+            "properties": {"instanceView": object["properties"]["instanceView"], "provisioningState": "Succeeded"},
         })
     };
     let all = cloud.all(MACHINES).map(status).collect();

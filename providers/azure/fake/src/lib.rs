@@ -127,7 +127,7 @@ fn items<'a>(value: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> {
 impl Azure {
     /// Returns a resource as a read of it shows it: an operation that still runs is visible.
     fn current(&self, id: &str, request: &ApiRequest) -> Option<Value> {
-        let mut shown = self.get(id).map(|it| self.shown(it, request))?;
+        let mut shown = self.get(id).map(|id| self.shown(id, request))?;
         if self.running(id).is_some() {
             shown["properties"]["provisioningState"] = "Updating".into();
         }
@@ -152,9 +152,9 @@ impl Azure {
             .iter()
             .filter(move |(id, _)| {
                 id.strip_prefix(&*prefix)
-                    .is_some_and(|it| !it.contains('/'))
+                    .is_some_and(|text| !text.contains('/'))
             })
-            .map(|(_, it)| it)
+            .map(|(_, object)| object)
     }
 
     /// Puts a resource with a new ETag.
@@ -164,7 +164,7 @@ impl Azure {
         let kind = id
             .split("/providers/")
             .nth(1)
-            .and_then(|it| it.rsplit_once('/'))
+            .and_then(|part| part.rsplit_once('/'))
             .map_or("", |(kind, _)| kind);
         resource["type"] = kind
             .split('/')
@@ -191,14 +191,14 @@ impl Azure {
 fn page(cloud: &Azure, request: &ApiRequest, all: Vec<Value>) -> Answer {
     let start = request
         .query("$skiptoken")
-        .and_then(|it| it.parse().ok())
+        .and_then(|query| query.parse().ok())
         .unwrap_or_default();
     let shown = Page::starting(all, start, cloud.page, &request.effects);
     let host = request.header("host").unwrap_or("azure");
     let version = request.query("api-version").unwrap_or_default();
     let expand = request
         .query("$expand")
-        .map_or(String::new(), |it| format!("&$expand={it}"));
+        .map_or(String::new(), |query| format!("&$expand={query}"));
     let (scheme, path) = (cloud.scheme, &request.path);
     let link = |at: usize| {
         format!("{scheme}://{host}{path}?api-version={version}{expand}&$skiptoken={at}")
@@ -223,9 +223,11 @@ fn list(cloud: &mut Azure, request: &ApiRequest) -> Answer {
     let prefix = format!("{}/", path_id(request).to_ascii_lowercase());
     let shown = cloud.objects.iter().filter(|(id, _)| {
         id.strip_prefix(&*prefix)
-            .is_some_and(|it| !it.contains('/'))
+            .is_some_and(|text| !text.contains('/'))
     });
-    let all = shown.map(|(_, it)| cloud.shown(it, request)).collect();
+    let all = shown
+        .map(|(_, object)| cloud.shown(object, request))
+        .collect();
     page(cloud, request, all)
 }
 
@@ -249,7 +251,7 @@ fn put(cloud: &mut Azure, request: &ApiRequest) -> Answer {
         ));
     }
     if let Some(wanted) = request.header("if-match")
-        && before.as_ref().map(|it| text(it, "/etag")) != Some(wanted)
+        && before.as_ref().map(|object| text(object, "/etag")) != Some(wanted)
     {
         return Err(Refused::new(
             412,
@@ -284,7 +286,7 @@ fn put(cloud: &mut Azure, request: &ApiRequest) -> Answer {
     cloud.insert(&id, wanted);
     let mut body = cloud
         .get(&id)
-        .map(|it| cloud.shown(it, request))
+        .map(|id| cloud.shown(id, request))
         .unwrap_or_default();
     // The client of the Go program waits only if the answer is not final.
     body["properties"]["provisioningState"] = "Updating".into();
@@ -486,7 +488,7 @@ const LOGIN: &[Route<Azure>] = &[
     ("GET", "/metadata/identity/oauth2/token", |_, request| {
         if !request
             .header("metadata")
-            .is_some_and(|it| it.eq_ignore_ascii_case("true"))
+            .is_some_and(|header| header.eq_ignore_ascii_case("true"))
         {
             return Err(refuse(
                 "invalid_request",

@@ -45,7 +45,8 @@ fn name_elements(resource: &mut Value, owner: &str, list: &str) -> Result<(), Re
     for element in elements.into_iter().flatten() {
         let name = text(element, "/name").to_owned();
         let is_valid = (1..=80).contains(&name.len())
-            && name.ends_with(|it: char| it.is_ascii_alphanumeric() || it == '_');
+            && name
+                .ends_with(|character: char| character.is_ascii_alphanumeric() || character == '_');
         if !is_valid || !names.insert(name.to_ascii_lowercase()) {
             return Err(refuse(
                 "InvalidResourceName",
@@ -95,14 +96,15 @@ impl Azure {
 
     /// Returns the frontend that uses an address.
     fn frontend_of(&self, address: &str) -> Option<String> {
-        let uses =
-            |it: &&Value| text(it, "/properties/publicIPAddress/id").eq_ignore_ascii_case(address);
+        let uses = |object: &&Value| {
+            text(object, "/properties/publicIPAddress/id").eq_ignore_ascii_case(address)
+        };
         let frontends = self
             .all(BALANCERS)
-            .flat_map(|it| items(it, "frontendIPConfigurations"));
+            .flat_map(|object| items(object, "frontendIPConfigurations"));
         { frontends }
             .find(uses)
-            .map(|it| text(it, "/id").to_owned())
+            .map(|object| text(object, "/id").to_owned())
     }
 
     pub(crate) fn check_put(
@@ -123,8 +125,8 @@ impl Azure {
             id if is_of(id, "Microsoft.Network/routeTables") => check_route_table(id, wanted),
             id if is_of(id, "Microsoft.Network/privateLinkServices") => {
                 let is_allowed = self.get(&crate::subnet());
-                match is_allowed.is_some_and(|it| {
-                    it["properties"]["privateLinkServiceNetworkPolicies"] == "Disabled"
+                match is_allowed.is_some_and(|object| {
+                    object["properties"]["privateLinkServiceNetworkPolicies"] == "Disabled"
                 }) {
                     true => Ok(()),
                     false => Err(refuse(
@@ -154,16 +156,16 @@ impl Azure {
                 let pool = text(pool, "/id");
                 let known = self
                     .all(BALANCERS)
-                    .flat_map(|it| items(it, "backendAddressPools"));
+                    .flat_map(|object| items(object, "backendAddressPools"));
                 let balancer = pool
                     .to_ascii_lowercase()
                     .split("/backendaddresspools/")
                     .next()
                     .unwrap_or_default()
                     .to_owned();
-                let is_private = |it: &Value| {
-                    items(it, "frontendIPConfigurations")
-                        .any(|it| it["properties"]["subnet"].is_object())
+                let is_private = |object: &Value| {
+                    items(object, "frontendIPConfigurations")
+                        .any(|object| object["properties"]["subnet"].is_object())
                 };
                 balancers[usize::from(self.get(&balancer).is_some_and(is_private))]
                     .insert(balancer);
@@ -173,7 +175,7 @@ impl Azure {
                         "A network interface can be in pools of one public and one internal load balancer.",
                     ));
                 }
-                if !{ known }.any(|it| text(it, "/id").eq_ignore_ascii_case(pool)) {
+                if !{ known }.any(|object| text(object, "/id").eq_ignore_ascii_case(pool)) {
                     return Err(refuse(
                         "InvalidResourceReference",
                         format!("Resource {pool} referenced by the resource was not found."),
@@ -184,7 +186,7 @@ impl Azure {
                 value
                     .as_object()
                     .into_iter()
-                    .flat_map(|it| it.values())
+                    .flat_map(|object| object.values())
                     .chain(value.as_array().into_iter().flatten()),
             );
         }
@@ -224,7 +226,7 @@ impl Azure {
         wanted["properties"]
             .as_object_mut()
             .into_iter()
-            .for_each(|it| drop(it.remove("ipConfiguration")));
+            .for_each(|property| drop(property.remove("ipConfiguration")));
         Ok(())
     }
 
@@ -243,16 +245,16 @@ impl Azure {
         }
         let ids = |list: &str| {
             items(wanted, list)
-                .map(|it| text(it, "/id").to_ascii_lowercase())
+                .map(|object| text(object, "/id").to_ascii_lowercase())
                 .collect::<BTreeSet<_>>()
         };
         let known: BTreeSet<String> = LISTS.iter().flat_map(|list| ids(list)).collect();
-        let is_portless = |it: &Value| {
-            !it["properties"]["port"]
+        let is_portless = |object: &Value| {
+            !object["properties"]["port"]
                 .as_u64()
                 .is_some_and(|port| (1..=65535).contains(&port))
         };
-        if let Some(probe) = items(wanted, "probes").find(|it| is_portless(it)) {
+        if let Some(probe) = items(wanted, "probes").find(|probe| is_portless(probe)) {
             return Err(refuse(
                 "LoadBalancerInvalidProbePort",
                 format!(
@@ -267,7 +269,9 @@ impl Azure {
                 let reference = rule["properties"][key]["id"]
                     .as_str()
                     .map(str::to_ascii_lowercase);
-                let is_known = reference.as_ref().is_none_or(|it| known.contains(it));
+                let is_known = reference
+                    .as_ref()
+                    .is_none_or(|reference| known.contains(reference));
                 if !is_known || (key == "frontendIPConfiguration" && reference.is_none()) {
                     return Err(refuse(
                         "InvalidResourceReference",
@@ -313,7 +317,7 @@ impl Azure {
                 ));
             }
             let ips: Vec<_> = items(pool, "loadBalancerBackendAddresses")
-                .map(|it| text(it, "/properties/ipAddress"))
+                .map(|object| text(object, "/properties/ipAddress"))
                 .collect();
             if ips.iter().collect::<BTreeSet<_>>().len() != ips.len() {
                 return Err(refuse(
@@ -324,14 +328,14 @@ impl Azure {
             pool["properties"]
                 .as_object_mut()
                 .into_iter()
-                .for_each(|it| drop(it.remove("backendIPConfigurations")));
+                .for_each(|property| drop(property.remove("backendIPConfigurations")));
         }
         Ok(())
     }
 
     fn check_frontends(&mut self, id: &str, wanted: &mut Value) -> Result<(), Refused> {
         let before = self.get(id).cloned().unwrap_or_default();
-        let is_public = |it: &Value| it["properties"]["publicIPAddress"]["id"].is_string();
+        let is_public = |object: &Value| object["properties"]["publicIPAddress"]["id"].is_string();
         let kinds: BTreeSet<bool> = items(wanted, "frontendIPConfigurations")
             .map(is_public)
             .collect();
@@ -345,7 +349,7 @@ impl Azure {
         for index in 0..items(wanted, "frontendIPConfigurations").count() {
             let frontend = wanted["properties"]["frontendIPConfigurations"][index].clone();
             let old = items(&before, "frontendIPConfigurations")
-                .find(|it| it["name"] == frontend["name"]);
+                .find(|object| object["name"] == frontend["name"]);
             if old.is_some_and(|old| old["zones"] != frontend["zones"]) {
                 return Err(refuse(
                     "ResourceAvailabilityZonesCannotBeModified",
@@ -360,8 +364,9 @@ impl Azure {
                     ));
                 }
                 Some(address) => {
-                    let holder = self.frontend_of(address).filter(|it| {
-                        !it.to_ascii_lowercase()
+                    let holder = self.frontend_of(address).filter(|frontend_of| {
+                        !frontend_of
+                            .to_ascii_lowercase()
                             .starts_with(&id.to_ascii_lowercase())
                     });
                     if self.get(address).is_none() {
@@ -372,7 +377,7 @@ impl Azure {
                     }
                     if self
                         .get(address)
-                        .is_some_and(|it| it["sku"]["name"] != wanted["sku"]["name"])
+                        .is_some_and(|address| address["sku"]["name"] != wanted["sku"]["name"])
                     {
                         return Err(refuse(
                             "PublicIPAndLBSkuDoNotMatch",
@@ -394,19 +399,19 @@ impl Azure {
                 }
                 None => {
                     let subnet = text(&frontend, "/properties/subnet/id");
-                    let stays = old.filter(|it| {
-                        text(it, "/properties/subnet/id").eq_ignore_ascii_case(subnet)
+                    let stays = old.filter(|old| {
+                        text(old, "/properties/subnet/id").eq_ignore_ascii_case(subnet)
                     });
                     let known = stays
-                        .map(|it| it["properties"]["privateIPAddress"].clone())
+                        .map(|object| object["properties"]["privateIPAddress"].clone())
                         .filter(Value::is_string);
                     let range = self
                         .get(subnet)
-                        .map(|it| text(it, "/properties/addressPrefix").to_owned());
+                        .map(|subnet| text(subnet, "/properties/addressPrefix").to_owned());
                     let stated = frontend["properties"]["privateIPAddress"]
                         .as_str()
                         .filter(|ip| !ip.contains(':'));
-                    if let Some((ip, range)) = stated.zip(range.filter(|it| !it.is_empty()))
+                    if let Some((ip, range)) = stated.zip(range.filter(|range| !range.is_empty()))
                         && !is_in(&range, ip)
                     {
                         return Err(refuse(
@@ -448,8 +453,8 @@ impl Azure {
     fn check_links(&self, balancer: &str, wanted: Option<&Value>) -> Result<(), Refused> {
         let kept: Vec<&str> = wanted
             .into_iter()
-            .flat_map(|it| items(it, "frontendIPConfigurations"))
-            .map(|it| text(it, "/id"))
+            .flat_map(|object| items(object, "frontendIPConfigurations"))
+            .map(|object| text(object, "/id"))
             .collect();
         for link in self.all("Microsoft.Network/privateLinkServices") {
             let frontend = text(
@@ -459,7 +464,7 @@ impl Azure {
             let is_its = frontend
                 .to_ascii_lowercase()
                 .starts_with(&format!("{}/", balancer.to_ascii_lowercase()));
-            if is_its && !kept.iter().any(|it| it.eq_ignore_ascii_case(frontend)) {
+            if is_its && !kept.iter().any(|text| text.eq_ignore_ascii_case(frontend)) {
                 return Err(refuse(
                     "InUseFrontendCannotBeDeleted",
                     format!("{frontend} is in use by {}.", text(link, "/id")),
@@ -551,10 +556,10 @@ fn is_standard(rule: &Value) -> bool {
 pub(crate) fn delete_connection(cloud: &mut Azure, request: &ApiRequest) -> crate::Answer {
     let link = id("Microsoft.Network/privateLinkServices", request.id());
     let name = request.nth_id(1).to_owned();
-    cloud.edit(&link, |it| {
-        let all = it["properties"]["privateEndpointConnections"].as_array_mut();
+    cloud.edit(&link, |cloud| {
+        let all = cloud["properties"]["privateEndpointConnections"].as_array_mut();
         all.into_iter()
-            .for_each(|all| all.retain(|it| it["name"] != *name));
+            .for_each(|all| all.retain(|object| object["name"] != *name));
     });
     Ok(fake_cloud::Reply::empty(204))
 }

@@ -58,7 +58,7 @@ impl Azure {
         let id = id.to_ascii_lowercase();
         self.operations
             .iter()
-            .find(|(_, it)| !it.is_over && it.id == id)
+            .find(|(_, operation)| !operation.is_over && operation.id == id)
             .map(|(name, _)| name.as_str())
     }
 
@@ -67,7 +67,7 @@ impl Azure {
         for operation in self
             .operations
             .values_mut()
-            .filter(|it| !it.is_over && it.ends <= now)
+            .filter(|operation| !operation.is_over && operation.ends <= now)
         {
             operation.is_over = true;
             if operation.error.is_some() {

@@ -15,14 +15,15 @@ fn balancer_of(cloud: &Azure, request: &ApiRequest) -> Result<Value, Refused> {
     let id = id(BALANCERS, request.id());
     cloud
         .get(&id)
-        .map(|it| cloud.shown(it, request))
+        .map(|id| cloud.shown(id, request))
         .ok_or_else(|| not_found(&id))
 }
 
 pub(crate) fn get(cloud: &mut Azure, request: &ApiRequest) -> Answer {
     let balancer = balancer_of(cloud, request)?;
-    let pool = items(&balancer, "backendAddressPools").find(|it| is_named(it, request));
-    pool.map(|it| Reply::new(200, it.clone()))
+    let pool = items(&balancer, "backendAddressPools")
+        .find(|backend_address_pool| is_named(backend_address_pool, request));
+    pool.map(|pool| Reply::new(200, pool.clone()))
         .ok_or_else(|| not_found(&path_id(request)))
 }
 
@@ -46,7 +47,7 @@ fn change(cloud: &mut Azure, request: &ApiRequest, wanted: Option<Value>) -> Ans
         ));
     }
     let mut pools: Vec<Value> = items(&balancer, "backendAddressPools")
-        .filter(|it| !is_named(it, request))
+        .filter(|backend_address_pool| !is_named(backend_address_pool, request))
         .cloned()
         .collect();
     pools.extend(wanted.map(|mut pool| {
@@ -59,7 +60,7 @@ fn change(cloud: &mut Azure, request: &ApiRequest, wanted: Option<Value>) -> Ans
     cloud.insert(&id, balancer);
     let shown = balancer_of(cloud, request)?;
     let written = items(&shown, "backendAddressPools")
-        .find(|it| is_named(it, request))
+        .find(|backend_address_pool| is_named(backend_address_pool, request))
         .cloned();
     let reply = written.map_or(Reply::empty(202), |mut pool| {
         pool["properties"]["provisioningState"] = "Updating".into();
@@ -86,18 +87,21 @@ pub(crate) fn migrate(cloud: &mut Azure, request: &ApiRequest) -> Answer {
                 &machine,
                 "/properties/networkProfile/networkInterfaces/0/id",
             );
-            if members.iter().any(|it| it.starts_with(interface)) {
+            if members.iter().any(|member| member.starts_with(interface)) {
                 let ip = cloud.address_of(&machine);
                 addresses
                     .push(json!({"name": format!("nic-{ip}"), "properties": {"ipAddress": ip}}));
             }
         }
         cloud.forget_pools(&balancer.to_ascii_lowercase());
-        cloud.edit(&balancer, |it| {
-            let all = it["properties"]["backendAddressPools"].as_array_mut();
-            let its = all.into_iter().flatten().filter(|it| it["name"] == *name);
-            its.for_each(|it| {
-                it["properties"]["loadBalancerBackendAddresses"] = addresses.clone().into()
+        cloud.edit(&balancer, |cloud| {
+            let all = cloud["properties"]["backendAddressPools"].as_array_mut();
+            let its = all
+                .into_iter()
+                .flatten()
+                .filter(|object| object["name"] == *name);
+            its.for_each(|object| {
+                object["properties"]["loadBalancerBackendAddresses"] = addresses.clone().into()
             });
         });
     }

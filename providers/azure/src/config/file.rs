@@ -273,9 +273,9 @@ pub(super) fn refused(file: &File) -> Vec<String> {
             "multipleStandardLoadBalancerConfigurations needs loadBalancerBackendPoolConfigurationType: nodeIP",
         ),
         (
-            file.balancers
-                .iter()
-                .any(|it| it.name.is_empty() || it.primary_set.is_empty()),
+            file.balancers.iter().any(|load_balancer| {
+                load_balancer.name.is_empty() || load_balancer.primary_set.is_empty()
+            }),
             "multipleStandardLoadBalancerConfigurations: each needs name and primaryVMSet",
         ),
         (
@@ -283,12 +283,12 @@ pub(super) fn refused(file: &File) -> Vec<String> {
                 let names: BTreeSet<_> = file
                     .balancers
                     .iter()
-                    .map(|it| it.name.to_lowercase())
+                    .map(|load_balancer| load_balancer.name.to_lowercase())
                     .collect();
                 let sets: BTreeSet<_> = file
                     .balancers
                     .iter()
-                    .map(|it| it.primary_set.to_lowercase())
+                    .map(|load_balancer| load_balancer.primary_set.to_lowercase())
                     .collect();
                 names.len().min(sets.len()) < file.balancers.len()
             },
@@ -307,16 +307,18 @@ pub(super) fn refused(file: &File) -> Vec<String> {
             "cloudConfigType: only file, secret and merge are supported",
         ),
         (
-            file.auxiliary_token_provider.as_ref().is_some_and(|it| {
-                [
-                    &it.subscription,
-                    &it.resource_group,
-                    &it.vault_name,
-                    &it.secret_name,
-                ]
-                .iter()
-                .any(|it| it.is_empty())
-            }),
+            file.auxiliary_token_provider
+                .as_ref()
+                .is_some_and(|auxiliary_secret| {
+                    [
+                        &auxiliary_secret.subscription,
+                        &auxiliary_secret.resource_group,
+                        &auxiliary_secret.vault_name,
+                        &auxiliary_secret.secret_name,
+                    ]
+                    .iter()
+                    .any(|text| text.is_empty())
+                }),
             "auxiliaryTokenProvider needs subscriptionID, resourceGroup, vaultName and secretName",
         ),
     ];

@@ -221,7 +221,7 @@ impl Config {
                 .file
                 .balancers
                 .iter()
-                .map(|it| it.name.clone())
+                .map(|load_balancer| load_balancer.name.clone())
                 .collect(),
         }
     }

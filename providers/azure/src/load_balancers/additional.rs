@@ -73,11 +73,13 @@ pub(super) fn shows(service: &Service, ip: IpAddr) -> bool {
     let ingress = service
         .status
         .as_ref()
-        .and_then(|it| it.load_balancer.as_ref()?.ingress.as_ref());
-    ingress
-        .into_iter()
-        .flatten()
-        .any(|it| it.ip.as_deref().is_some_and(|text| text.parse() == Ok(ip)))
+        .and_then(|status| status.load_balancer.as_ref()?.ingress.as_ref());
+    ingress.into_iter().flatten().any(|ingress| {
+        ingress
+            .ip
+            .as_deref()
+            .is_some_and(|text| text.parse() == Ok(ip))
+    })
 }
 
 /// Returns `true` if another Service names the address, too, and has no port of this one.
@@ -86,7 +88,10 @@ fn shares(other: &Service, service: &Service, ip: IpAddr) -> bool {
         .get(&ADDITIONAL_ADDRESSES)
         .is_some_and(|all| all.contains(&ip));
     let ports = |service: &Service| {
-        let ports = service.spec.iter().flat_map(|it| it.ports.iter().flatten());
+        let ports = service
+            .spec
+            .iter()
+            .flat_map(|spec| spec.ports.iter().flatten());
         ports
             .map(|port| {
                 (

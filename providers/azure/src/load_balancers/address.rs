@@ -58,7 +58,7 @@ fn services(address: &Value) -> Vec<&str> {
         .unwrap_or_default()
         .split(',')
         .map(str::trim);
-    all.filter(|it| !it.is_empty()).collect()
+    all.filter(|text| !text.is_empty()).collect()
 }
 
 /// Returns `true` if an address was made for the Service whose elements begin with `owner`, and not handed over.
@@ -71,7 +71,7 @@ pub(crate) fn is_of(address: &Value, owner: &str) -> bool {
 /// Returns `true` if an address belongs to Services of the cluster, and not to a user.
 pub(crate) fn is_managed(address: &Value, cluster: &str) -> bool {
     !services(address).is_empty()
-        && tag(address, &CLUSTER).is_none_or(|it| it.eq_ignore_ascii_case(cluster))
+        && tag(address, &CLUSTER).is_none_or(|tag| tag.eq_ignore_ascii_case(cluster))
 }
 
 pub(crate) fn owner_tags(address: &Value) -> OwnerTags {
@@ -92,10 +92,10 @@ fn observed(address: &Value) -> Attributes {
         attributes = attributes.set("dnsLabel", label.to_ascii_lowercase());
     }
     if address["properties"]["ipTags"].is_array() {
-        let tag = |it: &Value| {
+        let tag = |object: &Value| {
             (
-                text(it, "/ipTagType").to_owned(),
-                text(it, "/tag").to_owned(),
+                text(object, "/ipTagType").to_owned(),
+                text(object, "/tag").to_owned(),
             )
         };
         attributes = attributes.set(
@@ -119,7 +119,7 @@ fn with(services: Vec<&str>, own: &str) -> String {
 }
 
 pub(super) fn full_name(service: &Service) -> String {
-    let text = |it: &Option<String>| it.clone().unwrap_or_default();
+    let text = |entry: &Option<String>| entry.clone().unwrap_or_default();
     format!(
         "{}/{}",
         text(&service.metadata.namespace),
@@ -152,7 +152,11 @@ impl AzureLoadBalancers {
         for (key, value) in [(CLUSTER_TAG, &owner.cluster), (SERVICE_TAG, &owner.service)] {
             tags.extend(value.iter().map(|value| (key.to_owned(), value.clone())));
         }
-        if spec.dns_label.as_ref().is_some_and(|it| !it.is_empty()) {
+        if spec
+            .dns_label
+            .as_ref()
+            .is_some_and(|dns_label| !dns_label.is_empty())
+        {
             tags.insert(DNS_OWNER.to_owned(), full_name(service));
         }
         tags
@@ -221,10 +225,16 @@ impl AzureLoadBalancers {
         family: &Family,
     ) -> Result<Option<Value>> {
         let found = self.find_stated_address(spec, family).await?;
-        let users = found.as_ref().filter(|it| !is_managed(it, self.cluster()));
-        if let (Some(address), Some(label)) =
-            (users, spec.dns_label.as_deref().filter(|it| !it.is_empty()))
-            && !text(address, "/properties/dnsSettings/domainNameLabel").eq_ignore_ascii_case(label)
+        let users = found
+            .as_ref()
+            .filter(|object| !is_managed(object, self.cluster()));
+        if let (Some(address), Some(label)) = (
+            users,
+            spec.dns_label
+                .as_deref()
+                .filter(|dns_label| !dns_label.is_empty()),
+        ) && !text(address, "/properties/dnsSettings/domainNameLabel")
+            .eq_ignore_ascii_case(label)
         {
             return Err(Error::invalid(format!(
                 "public IP address {} is not managed by Kubernetes and does not have DNS label {label:?}; set the label \
@@ -257,7 +267,7 @@ impl AzureLoadBalancers {
         let all = self.arm().all(&PUBLIC_ADDRESSES, &group).await?;
         let found = all
             .into_iter()
-            .find(|it| text(it, "/properties/ipAddress").parse() == Ok(ip));
+            .find(|object| text(object, "/properties/ipAddress").parse() == Ok(ip));
         let missing = || {
             Error::invalid(format!(
                 "no public IP address of resource group {} has address {ip}; create it first, or name its group",
@@ -286,7 +296,7 @@ impl AzureLoadBalancers {
         let before = address.clone();
         if let Some(other) = owner_tags(&before)
             .cluster
-            .filter(|it| Some(it) != owner.cluster.as_ref())
+            .filter(|cluster| Some(cluster) != owner.cluster.as_ref())
         {
             return Err(Error::invalid(format!(
                 "public IP address {name} carries tag {CLUSTER_TAG} of another cluster, {other:?}; it is left alone"
@@ -309,7 +319,7 @@ impl AzureLoadBalancers {
         if let Some(tags) = spec
             .ip_tags
             .as_ref()
-            .filter(|it| self.config().file.changes_ip_tags || (is_new && !it.is_empty()))
+            .filter(|ip_tag| self.config().file.changes_ip_tags || (is_new && !ip_tag.is_empty()))
         {
             let tags = tags
                 .iter()
@@ -328,7 +338,7 @@ impl AzureLoadBalancers {
             Some(label) => {
                 let holder = before["tags"][DNS_OWNER]
                     .as_str()
-                    .filter(|it| *it != full_name(service));
+                    .filter(|dns_owner| *dns_owner != full_name(service));
                 if let Some(holder) = holder {
                     return Err(Error::invalid(format!(
                         "the DNS label of public IP address {name} is held by Service {holder}"
@@ -363,7 +373,7 @@ impl AzureLoadBalancers {
             .get::<Value>(&PUBLIC_ADDRESSES, &group, &[name])
             .await?;
         Ok(found
-            .filter(|it| is_managed(it, self.cluster()))
+            .filter(|object| is_managed(object, self.cluster()))
             .map(|address| (group, name, address)))
     }
 
@@ -387,10 +397,10 @@ impl AzureLoadBalancers {
         };
         let (own, all) = (full_name(service), self.services());
         // A Service that was deleted meanwhile does not keep the address.
-        let exists = |name: &str| all.iter().any(|it| full_name(it) == name);
+        let exists = |name: &str| all.iter().any(|entry| full_name(entry) == name);
         let others: Vec<&str> = services(&address)
             .into_iter()
-            .filter(|it| *it != own && exists(it))
+            .filter(|service| *service != own && exists(service))
             .collect();
         let Some(heir) = others.first() else {
             if owner_in(name).is_some() {
@@ -415,8 +425,8 @@ impl AzureLoadBalancers {
         if owner_tags(&address).service == service.metadata.uid {
             let heir = all
                 .iter()
-                .find(|it| full_name(it) == *heir)
-                .and_then(|it| it.metadata.uid.clone());
+                .find(|entry| full_name(entry) == *heir)
+                .and_then(|entry| entry.metadata.uid.clone());
             tags["tags"][SERVICE_TAG] = heir.unwrap_or_else(|| "shared".to_owned()).into();
         }
         if address["tags"][DNS_OWNER] == own {

@@ -32,15 +32,17 @@ impl AzureLoadBalancers {
             ..
         } = change;
         let (kind, owner) = (
-            actual.map_or(identity.kind, |it| it.kind),
-            actual.map_or(&*identity.name, |it| &it.name),
+            actual.map_or(identity.kind, |load_balancer| load_balancer.kind),
+            actual.map_or(&*identity.name, |load_balancer| &load_balancer.name),
         );
         let after = change.outcome_of_all();
         let graph = after
             .as_ref()
-            .and_then(|it| it.graph.clone())
+            .and_then(|load_balancer| load_balancer.graph.clone())
             .unwrap_or_default();
-        let graph_before = actual.and_then(|it| it.graph.clone()).unwrap_or_default();
+        let graph_before = actual
+            .and_then(|load_balancer| load_balancer.graph.clone())
+            .unwrap_or_default();
         let old_key = self.key_in(kind, &graph_before);
         let key = if graph.balancer_attributes().is_some() {
             self.key_in(kind, &graph)
@@ -49,25 +51,29 @@ impl AzureLoadBalancers {
         };
         let moves = graph_before.balancer_attributes().is_some() && key != old_key;
         let touches = |is_it: &dyn Fn(&ResourceKey) -> bool| {
-            operations.iter().any(|it| it.resource().is_some_and(is_it))
+            operations
+                .iter()
+                .any(|operation| operation.resource().is_some_and(is_it))
         };
         let is_address = |resource: &ResourceKey| resource.is_of_kind(address::KIND);
         let is_tagged = operations.contains(&Operation::Tag);
         let is_rules = |resource: &ResourceKey| *resource == security::resource();
-        let before = actual.map(|it| it.ingress.clone()).unwrap_or_default();
+        let before = actual
+            .map(|load_balancer| load_balancer.ingress.clone())
+            .unwrap_or_default();
         let mut leaving = self.destinations(owner, &before);
         leaving.extend(self.former_destinations(owner));
         // Rules of the other form lead to the addresses of the Service.
         leaving.extend(
             before
                 .iter()
-                .filter_map(|it| it.ip.as_deref()?.parse::<IpAddr>().ok()),
+                .filter_map(|entry| entry.ip.as_deref()?.parse::<IpAddr>().ok()),
         );
         leaving.extend(
             identity
                 .published_addresses
                 .iter()
-                .filter_map(|it| it.parse::<IpAddr>().ok()),
+                .filter_map(|published_address| published_address.parse::<IpAddr>().ok()),
         );
         let security = |present, leaving, rules| SecurityChange {
             owner,
@@ -76,7 +82,10 @@ impl AzureLoadBalancers {
             leaving,
             rules,
         };
-        if operations.iter().any(|it| it.deletes(is_rules)) {
+        if operations
+            .iter()
+            .any(|operation| operation.deletes(is_rules))
+        {
             self.write_security(
                 security(BTreeSet::new(), leaving.clone(), BTreeSet::new()),
                 spec,
@@ -84,14 +93,14 @@ impl AzureLoadBalancers {
             .await?;
         }
         let created = |resource: &ResourceKey| {
-            operations
-                .iter()
-                .any(|it| it.resource() == Some(resource) && !it.deletes(|_| true))
+            operations.iter().any(|operation| {
+                operation.resource() == Some(resource) && !operation.deletes(|_| true)
+            })
         };
         for resource in graph
             .resources
             .keys()
-            .filter(|it| is_address(it) && (is_tagged || created(it)))
+            .filter(|resource| is_address(resource) && (is_tagged || created(resource)))
         {
             let ResourceKey::CreatedBefore(it) = resource else {
                 continue;
@@ -121,7 +130,11 @@ impl AzureLoadBalancers {
         let is_by_address = self.config().file.pool_kind != PoolKind::Nic;
         let mut was_there = true;
         let is_link = |resource: &ResourceKey| resource.is_of_kind(link::KIND);
-        if operations.iter().any(|it| it.deletes(is_link)) || (moves && spec.link.is_some()) {
+        if operations
+            .iter()
+            .any(|operation| operation.deletes(is_link))
+            || (moves && spec.link.is_some())
+        {
             let document = self.documents.store().get(&old_key).await?;
             self.delete_links_of(&document, owner, identity.service)
                 .await?;
@@ -141,10 +154,13 @@ impl AzureLoadBalancers {
                 let named = |ip: &str| (self.node_name(ip), ip.to_owned());
                 let members = members.iter();
                 edit.members = members
-                    .map(|(pool, it)| {
+                    .map(|(pool, change)| {
                         (
                             pool.clone(),
-                            (it.join.iter().map(named).collect(), it.leave.clone()),
+                            (
+                                change.join.iter().map(named).collect(),
+                                change.leave.clone(),
+                            ),
                         )
                     })
                     .collect();
@@ -188,8 +204,10 @@ impl AzureLoadBalancers {
             Some(_) => self.ingress(&key, owner, &before).await?,
             None => before.clone(),
         };
-        if let Some((ResourceKey::CreatedAfter(it), settings)) =
-            graph.resources.iter().find(|(it, _)| is_link(it))
+        if let Some((ResourceKey::CreatedAfter(it), settings)) = graph
+            .resources
+            .iter()
+            .find(|(resource, _)| is_link(resource))
             && (moves || touches(&is_link))
         {
             let base = frontend_name(owner, spec.named_subnet.as_deref());
@@ -198,7 +216,7 @@ impl AzureLoadBalancers {
             let frontend = share
                 .frontends
                 .get("")
-                .map(|it| text(it, "/id"))
+                .map(|object| text(object, "/id"))
                 .unwrap_or_default();
             let wanted: PrivateLink = crate::arm::read(&settings.nested())?;
             let name = spec
@@ -211,14 +229,16 @@ impl AzureLoadBalancers {
         let settings = graph.resources.get(&security::resource());
         // Rules that lead to Nodes are not known from the addresses of a Service that ends.
         let is_left = after.is_none()
-            && !operations.iter().any(|it| it.deletes(is_rules))
+            && !operations
+                .iter()
+                .any(|operation| operation.deletes(is_rules))
             && self.has_node_rules();
         if (settings.is_some() && touches(&is_rules))
             || (!before.is_empty() && before != ingress)
             || is_left
         {
             let rules = settings
-                .and_then(|it| it.get("rules"))
+                .and_then(|settings| settings.get("rules"))
                 .map(crate::arm::read)
                 .transpose()?
                 .unwrap_or_default();
@@ -304,16 +324,17 @@ impl AzureLoadBalancers {
         members: &mut BTreeMap<String, MemberChange>,
     ) -> Result<()> {
         let is_by_address = self.config().file.pool_kind != PoolKind::Nic;
-        let others = |it: &MemberChange| -> Targets {
-            it.leave
+        let others = |change: &MemberChange| -> Targets {
+            change
+                .leave
                 .iter()
                 .filter(|target| target.starts_with('/') == is_by_address)
                 .collect()
         };
         let leaving: BTreeMap<&String, Targets> = members
             .iter()
-            .map(|(pool, it)| (pool, others(it)))
-            .filter(|(_, it)| !it.is_empty())
+            .map(|(pool, change)| (pool, others(change)))
+            .filter(|(_, targets)| !targets.is_empty())
             .collect();
         if leaving.is_empty() {
             return Ok(());
@@ -346,7 +367,7 @@ impl AzureLoadBalancers {
         }
         members
             .values_mut()
-            .for_each(|it| it.leave = it.leave.without(&others(it)));
+            .for_each(|change| change.leave = change.leave.without(&others(change)));
         Ok(())
     }
 
@@ -355,7 +376,7 @@ impl AzureLoadBalancers {
         let nodes = self.nodes();
         let found = nodes
             .iter()
-            .find(|node| node.addresses.iter().any(|it| &*it.address == ip));
+            .find(|node| node.addresses.iter().any(|address| &*address.address == ip));
         found.map_or_else(|| ip.to_owned(), |node| node.name.to_string())
     }
 
@@ -431,7 +452,7 @@ impl AzureLoadBalancers {
 fn created_by(operations: &[Operation], is_it: impl Fn(&ResourceKey) -> bool) -> bool {
     operations
         .iter()
-        .any(|it| matches!(it, Operation::Create { resource, .. } if is_it(resource)))
+        .any(|operation| matches!(operation, Operation::Create { resource, .. } if is_it(resource)))
 }
 
 /// Returns the targets that join and leave each pool.
@@ -461,7 +482,7 @@ pub(super) fn frontend_name(owner: &str, subnet: Option<&str>) -> String {
     let mut name = format!("{owner}-{subnet}");
     if name.len() > MOST_NAME {
         name.truncate(MOST_NAME);
-        if !name.ends_with(|it: char| it.is_alphabetic() || it == '_') {
+        if !name.ends_with(|character: char| character.is_alphabetic() || character == '_') {
             name.pop();
             name.push('_');
         }

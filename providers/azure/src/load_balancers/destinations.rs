@@ -52,8 +52,8 @@ impl AzureLoadBalancers {
         let to_nodes: Vec<bool> = spec
             .families
             .iter()
-            .filter(|it| it.to_nodes)
-            .map(|it| it.is_ipv6)
+            .filter(|family| family.to_nodes)
+            .map(|family| family.is_ipv6)
             .collect();
         let of_family = |is_ipv6: &bool| {
             nodes
@@ -104,7 +104,7 @@ impl AzureLoadBalancers {
         } = self.further.lock().get(owner).cloned().unwrap_or_default();
         let own = ingress
             .iter()
-            .filter_map(|it| it.ip.as_deref()?.parse().ok());
+            .filter_map(|ingress| ingress.ip.as_deref()?.parse().ok());
         own.filter(|ip: &IpAddr| !to_nodes.contains(&ip.is_ipv6()))
             .chain(further)
             .collect()
@@ -115,7 +115,7 @@ impl AzureLoadBalancers {
         self.further
             .lock()
             .get(owner)
-            .map(|it| it.former.clone())
+            .map(|destinations| destinations.former.clone())
             .unwrap_or_default()
     }
 
@@ -132,7 +132,7 @@ impl AzureLoadBalancers {
         } = self.further.lock().get(owner).cloned().unwrap_or_default();
         let own = ingress
             .iter()
-            .filter_map(|it| it.ip.as_deref()?.parse().ok());
+            .filter_map(|ingress| ingress.ip.as_deref()?.parse().ok());
         let own: BTreeSet<IpAddr> = own
             .filter(|ip: &IpAddr| !to_nodes.contains(&ip.is_ipv6()))
             .collect();
@@ -141,7 +141,9 @@ impl AzureLoadBalancers {
         } else {
             self.node_rules_of_others(owner)
         };
-        if let Some(rules) = service.and_then(|it| Spec::of(it, &self.config()).spec.security) {
+        if let Some(rules) =
+            service.and_then(|service| Spec::of(service, &self.config()).spec.security)
+        {
             foreign.retain(|name| {
                 !rules
                     .iter()
@@ -185,12 +187,12 @@ impl AzureLoadBalancers {
         let (config, services) = (self.config(), self.services());
         let others = services
             .iter()
-            .filter(|it| default_load_balancer_name(it) != owner);
+            .filter(|service| default_load_balancer_name(service) != owner);
         let of_service = |service: &Arc<Service>| {
             let is_balanced = service
                 .spec
                 .as_ref()
-                .is_some_and(|it| it.type_.as_deref() == Some("LoadBalancer"));
+                .is_some_and(|spec| spec.type_.as_deref() == Some("LoadBalancer"));
             let spec = if is_balanced {
                 Spec::of(service, &config).spec
             } else {
@@ -199,7 +201,7 @@ impl AzureLoadBalancers {
             let families: Vec<_> = spec
                 .families
                 .iter()
-                .filter(|it| it.to_nodes)
+                .filter(|family| family.to_nodes)
                 .map(super::spec::Family::name)
                 .collect();
             let is_its = |rule: &String| families.iter().any(|family| rule.starts_with(family));
@@ -207,7 +209,7 @@ impl AzureLoadBalancers {
                 .into_iter()
                 .flatten()
                 .filter(is_its)
-                .filter_map(|it| security::name(&it))
+                .filter_map(|other_security| security::name(&other_security))
                 .collect::<Vec<_>>()
         };
         others.flat_map(of_service).collect()
@@ -225,18 +227,18 @@ impl AzureLoadBalancers {
             return Ok(());
         }
         let (config, services) = (self.config(), self.services());
-        let is_open = |it: &Service| {
-            Spec::of(it, &config)
+        let is_open = |service: &Service| {
+            Spec::of(service, &config)
                 .spec
                 .security
                 .is_none_or(|rules| rules.is_empty())
         };
-        let is_cut_off = |it: &&Arc<Service>, ip: IpAddr| {
-            it.metadata.uid != service.metadata.uid && shows(it, ip) && is_open(it)
+        let is_cut_off = |entry: &&Arc<Service>, ip: IpAddr| {
+            entry.metadata.uid != service.metadata.uid && shows(entry, ip) && is_open(entry)
         };
-        let mut addresses = spec.families.iter().filter_map(|it| it.address);
-        let cut_off =
-            addresses.find_map(|ip| Some((ip, services.iter().find(|it| is_cut_off(it, ip))?)));
+        let mut addresses = spec.families.iter().filter_map(|family| family.address);
+        let cut_off = addresses
+            .find_map(|ip| Some((ip, services.iter().find(|service| is_cut_off(service, ip))?)));
         cut_off.map_or(Ok(()), |(ip, other)| {
             Err(Error::invalid(format!(
                 "annotation {}: Service {} has address {ip}, too, and no ranges, so that the denial would cut it off; remove \
@@ -264,7 +266,7 @@ impl AzureLoadBalancers {
             rules,
         } = change;
         let (nodes, mut kept) = (self.node_addresses(), BTreeSet::new());
-        if self.has_node_rules() || spec.families.iter().any(|it| it.to_nodes) {
+        if self.has_node_rules() || spec.families.iter().any(|family| family.to_nodes) {
             kept = self.node_rules_of_others(owner);
             leaving.extend(nodes.difference(&present));
         }
@@ -308,36 +310,39 @@ impl AzureLoadBalancers {
         let own: Vec<_> = Share::of(&document, owner)
             .frontends
             .values()
-            .map(|it| text(it, "/name"))
+            .map(|frontend| text(frontend, "/name"))
             .collect();
-        let others = items(&document, "loadBalancingRules").filter(|it| {
-            let its = name_of(text(it, "/properties/frontendIPConfiguration/id"));
-            prefix(text(it, "/name")) != Some(owner)
+        let others = items(&document, "loadBalancingRules").filter(|load_balancing_rule| {
+            let its = name_of(text(
+                load_balancing_rule,
+                "/properties/frontendIPConfiguration/id",
+            ));
+            prefix(text(load_balancing_rule, "/name")) != Some(owner)
                 && own.iter().any(|own| its.eq_ignore_ascii_case(own))
         });
         let mut owners: BTreeSet<String> = others
             .clone()
-            .filter_map(|it| prefix(text(it, "/name")).map(str::to_owned))
+            .filter_map(|object| prefix(text(object, "/name")).map(str::to_owned))
             .collect();
-        let of_rule = |it: &Value| {
+        let of_rule = |object: &Value| {
             format!(
                 "{} {}",
-                text(it, "/properties/protocol"),
-                it["properties"]["frontendPort"]
+                text(object, "/properties/protocol"),
+                object["properties"]["frontendPort"]
             )
         };
         let mut retained: BTreeSet<String> = others.map(of_rule).collect();
         let (config, services) = (self.config(), self.services());
-        let shows_one = |it: &Service| addresses.iter().any(|ip| shows(it, *ip));
+        let shows_one = |service: &Service| addresses.iter().any(|ip| shows(service, *ip));
         let others = services
             .iter()
-            .filter(|it| default_load_balancer_name(it) != owner);
-        for service in others.clone().filter(|it| shows_one(it)) {
+            .filter(|service| default_load_balancer_name(service) != owner);
+        for service in others.clone().filter(|entry| shows_one(entry)) {
             owners.insert(default_load_balancer_name(service));
             let ports = service
                 .spec
                 .as_ref()
-                .and_then(|it| it.ports.as_ref())
+                .and_then(|spec| spec.ports.as_ref())
                 .into_iter()
                 .flatten();
             retained.extend(ports.map(|port| match port.protocol.as_deref() {
@@ -346,14 +351,15 @@ impl AzureLoadBalancers {
                 _ => format!("Tcp {}", port.port),
             }));
         }
-        let denies = |it: &Arc<Service>| {
-            let rules = Spec::of(it, &config).spec.security;
+        let denies = |entry: &Arc<Service>| {
+            let rules = Spec::of(entry, &config).spec.security;
             rules
                 .into_iter()
                 .flatten()
                 .any(|rule| rule.contains(" Deny "))
         };
-        let mut sharing = others.filter(|it| owners.contains(&default_load_balancer_name(it)));
+        let mut sharing =
+            others.filter(|entry| owners.contains(&default_load_balancer_name(entry)));
         (retained, sharing.any(denies))
     }
 }

@@ -38,18 +38,22 @@ pub(super) fn belongs(element: &Value, owner: &str) -> bool {
 
 /// Returns the members of a pool, as targets.
 pub(crate) fn members(document: &Value, pool: &str) -> Targets {
-    let pool = items(document, "backendAddressPools")
-        .find(|it| text(it, "/name").eq_ignore_ascii_case(pool));
+    let pool = items(document, "backendAddressPools").find(|backend_address_pool| {
+        text(backend_address_pool, "/name").eq_ignore_ascii_case(pool)
+    });
     let Some(pool) = pool else {
         return Targets::default();
     };
     let by_address = items(pool, "loadBalancerBackendAddresses")
-        .filter(|it| it["properties"]["networkInterfaceIPConfiguration"].is_null());
+        .filter(|object| object["properties"]["networkInterfaceIPConfiguration"].is_null());
     let addresses = by_address
-        .map(|it| text(it, "/properties/ipAddress").to_owned())
-        .filter(|it| !it.is_empty());
+        .map(|address| text(address, "/properties/ipAddress").to_owned())
+        .filter(|ip_address| !ip_address.is_empty());
     addresses
-        .chain(items(pool, "backendIPConfigurations").map(|it| owner_of(text(it, "/id"))))
+        .chain(
+            items(pool, "backendIPConfigurations")
+                .map(|backend_ip_configuration| owner_of(text(backend_ip_configuration, "/id"))),
+        )
         .collect()
 }
 
@@ -93,7 +97,7 @@ impl<'a> Share<'a> {
     /// Reads the share of a Service. A Service whose address belongs to another Service uses that one's frontend.
     pub(crate) fn of(document: &'a Value, owner: &str) -> Self {
         let rules: Vec<_> = items(document, "loadBalancingRules")
-            .filter(|it| belongs(it, owner))
+            .filter(|load_balancing_rule| belongs(load_balancing_rule, owner))
             .collect();
         let all = items(document, "frontendIPConfigurations");
         let mut frontends = BTreeMap::new();
@@ -101,12 +105,12 @@ impl<'a> Share<'a> {
             let used = name_of(text(rule, "/properties/frontendIPConfiguration/id"));
             let used = all
                 .clone()
-                .find(|it| used.eq_ignore_ascii_case(text(it, "/name")));
-            frontends.extend(used.map(|it| (suffix(text(rule, "/name")), it)));
+                .find(|object| used.eq_ignore_ascii_case(text(object, "/name")));
+            frontends.extend(used.map(|object| (suffix(text(rule, "/name")), object)));
         }
         let own = all
-            .filter(|it| belongs(it, owner))
-            .map(|it| (suffix(text(it, "/name")), it));
+            .filter(|object| belongs(object, owner))
+            .map(|object| (suffix(text(object, "/name")), object));
         frontends.extend(own);
         Self {
             frontends,
@@ -119,20 +123,26 @@ impl<'a> Share<'a> {
     pub(crate) fn addresses(&self) -> impl Iterator<Item = &'a str> {
         self.frontends
             .values()
-            .map(|it| text(it, FRONTEND[0].1))
-            .filter(|it| !it.is_empty())
+            .map(|frontend| text(frontend, FRONTEND[0].1))
+            .filter(|text| !text.is_empty())
     }
 
     /// Returns `true` if rules of others use a frontend of the share.
     pub(crate) fn is_shared(&self, document: &Value, owner: &str) -> bool {
-        let own: Vec<&str> = self.frontends.values().map(|it| text(it, "/id")).collect();
+        let own: Vec<&str> = self
+            .frontends
+            .values()
+            .map(|frontend| text(frontend, "/id"))
+            .collect();
         let lists = ["loadBalancingRules", "inboundNatRules"]
             .into_iter()
             .flat_map(|list| items(document, list));
-        lists.filter(|it| !belongs(it, owner)).any(|it| {
-            let used = text(it, "/properties/frontendIPConfiguration/id");
-            own.iter().any(|id| used.eq_ignore_ascii_case(id))
-        })
+        lists
+            .filter(|object| !belongs(object, owner))
+            .any(|object| {
+                let used = text(object, "/properties/frontendIPConfiguration/id");
+                own.iter().any(|id| used.eq_ignore_ascii_case(id))
+            })
     }
 
     /// Adds the resources of the share to a resource graph. A Service without rules is in the pool of the cluster.
@@ -161,8 +171,10 @@ impl<'a> Share<'a> {
         if used.is_empty() {
             used.insert(pool.to_owned());
         }
-        for known in items(document, "backendAddressPools").map(|it| text(it, "/name")) {
-            if used.iter().any(|it| it.eq_ignore_ascii_case(known)) {
+        for known in items(document, "backendAddressPools")
+            .map(|backend_address_pool| text(backend_address_pool, "/name"))
+        {
+            if used.iter().any(|text| text.eq_ignore_ascii_case(known)) {
                 graph = graph.pool(known, Attributes::default(), Some(members(document, known)));
             }
         }
@@ -183,10 +195,10 @@ impl<'a> Share<'a> {
         let probe = self
             .probes
             .iter()
-            .find(|it| !name.is_empty() && text(it, "/name").eq_ignore_ascii_case(name));
+            .find(|probe| !name.is_empty() && text(probe, "/name").eq_ignore_ascii_case(name));
         let mut properties = rule["properties"].clone();
         *json_path::place(&mut properties, &["probe"]) =
-            probe.map_or(Value::Null, |it| it["properties"].clone());
+            probe.map_or(Value::Null, |probe| probe["properties"].clone());
         let mut rule: Rule = crate::arm::read(&properties)?;
         rule.idle_timeout_in_minutes = rule.idle_timeout_in_minutes.max(4);
         if let Some(probe) = &mut rule.probe {
@@ -194,7 +206,7 @@ impl<'a> Share<'a> {
             // Azure shows the threshold 1 for a probe whose number of failures was stated in the older field.
             let count = properties["probe"]["numberOfProbes"]
                 .as_u64()
-                .and_then(|it| it.try_into().ok());
+                .and_then(|number_of_probes| number_of_probes.try_into().ok());
             if probe.probe_threshold < 2 {
                 probe.probe_threshold = count.unwrap_or(2);
             }

@@ -24,7 +24,7 @@ fn list_mut<'a>(document: &'a mut Value, list: &str) -> &'a mut Vec<Value> {
 fn retain(document: &mut Value, list: &str, keep: impl FnMut(&Value) -> bool) {
     let all = document
         .pointer_mut("/properties")
-        .and_then(|it| it.get_mut(list))
+        .and_then(|pointer_mut| pointer_mut.get_mut(list))
         .and_then(Value::as_array_mut);
     if let Some(all) = all {
         all.retain(keep);
@@ -89,32 +89,36 @@ impl Edit {
         let mut names = BTreeMap::new();
         for (suffix, frontend) in &self.frontends {
             // Azure refuses a second frontend for an address.
-            let same = |it: &Value, pointer: &str| {
+            let same = |object: &Value, pointer: &str| {
                 !text(frontend, pointer).is_empty()
-                    && text(it, pointer).eq_ignore_ascii_case(text(frontend, pointer))
+                    && text(object, pointer).eq_ignore_ascii_case(text(frontend, pointer))
             };
-            let is_same = |it: &&Value| {
-                same(it, FRONTEND[0].1) || (same(it, FRONTEND[1].1) && same(it, FRONTEND[2].1))
+            let is_same = |object: &&Value| {
+                same(object, FRONTEND[0].1)
+                    || (same(object, FRONTEND[1].1) && same(object, FRONTEND[2].1))
             };
-            let mut others = items(document, LISTS[0]).filter(|it| !belongs(it, &self.owner));
-            let of_other = others.find(is_same).map(|it| text(it, "/name").to_owned());
+            let mut others =
+                items(document, LISTS[0]).filter(|object| !belongs(object, &self.owner));
+            let of_other = others
+                .find(is_same)
+                .map(|object| text(object, "/name").to_owned());
             names.insert(
                 *suffix,
                 of_other.unwrap_or_else(|| format!("{}{suffix}", self.base)),
             );
         }
-        retain(document, LISTS[0], |it| {
-            !belongs(it, &self.owner)
+        retain(document, LISTS[0], |object| {
+            !belongs(object, &self.owner)
                 || names
                     .values()
-                    .any(|name| text(it, "/name").eq_ignore_ascii_case(name))
+                    .any(|name| text(object, "/name").eq_ignore_ascii_case(name))
         });
         for (suffix, frontend) in &self.frontends {
             let name = format!("{}{suffix}", self.base);
             if names.get(suffix) != Some(&name) {
                 continue;
             }
-            let is_new = !items(document, LISTS[0]).any(|it| text(it, "/name") == name);
+            let is_new = !items(document, LISTS[0]).any(|object| text(object, "/name") == name);
             let mut wanted = frontend.clone();
             wanted["name"] = name.into();
             // A frontend with a public address is in the zones of that address.
@@ -172,11 +176,11 @@ impl Edit {
             .iter()
             .try_for_each(|rule| self.check_conflict(document, rule))?;
         for (list, wanted) in [(LISTS[2], &probes), (LISTS[3], &rules)] {
-            let stays = |it: &Value| {
-                !belongs(it, &self.owner)
+            let stays = |object: &Value| {
+                !belongs(object, &self.owner)
                     || wanted
                         .iter()
-                        .any(|new| text(new, "/name") == text(it, "/name"))
+                        .any(|new| text(new, "/name") == text(object, "/name"))
             };
             retain(document, list, stays);
             wanted.iter().for_each(|new| upsert(document, list, new));
@@ -213,22 +217,28 @@ impl Edit {
     /// Returns `true` if the probe is one for all ports of the Service.
     fn shares(&self, probe: &Probe) -> bool {
         let mut rules = self.rules.iter().map(|(.., rule)| rule);
-        let is_local = |rule: &Rule| rule.probe.as_ref().is_none_or(|it| it == probe);
+        let is_local = |rule: &Rule| {
+            rule.probe
+                .as_ref()
+                .is_none_or(|other_probe| other_probe == probe)
+        };
         rules.clone().all(is_local) && !rules.any(|rule| rule.backend_port == probe.port)
     }
 
     fn check_conflict(&self, document: &Value, rule: &Value) -> Result<()> {
-        let same = |it: &Value, key: &str| it["properties"][key] == rule["properties"][key];
-        let same_frontend = |it: &Value| {
+        let same = |object: &Value, key: &str| object["properties"][key] == rule["properties"][key];
+        let same_frontend = |object: &Value| {
             let pointer = "/properties/frontendIPConfiguration/id";
-            text(it, pointer).eq_ignore_ascii_case(text(rule, pointer))
+            text(object, pointer).eq_ignore_ascii_case(text(rule, pointer))
         };
         let others = ["loadBalancingRules", "inboundNatRules"]
             .into_iter()
             .flat_map(|list| items(document, list));
         let conflict = others
-            .filter(|it| !belongs(it, &self.owner))
-            .find(|it| same_frontend(it) && same(it, "frontendPort") && same(it, "protocol"));
+            .filter(|object| !belongs(object, &self.owner))
+            .find(|object| {
+                same_frontend(object) && same(object, "frontendPort") && same(object, "protocol")
+            });
         match conflict {
             Some(other) => Err(Error::invalid(format!(
                 "rule {} needs port {} of a frontend that rule {} uses already; choose another port or another address",
@@ -242,8 +252,8 @@ impl Edit {
 
     /// Removes the Service's own pools that no rule leads to.
     fn remove_unused_pools(&self, document: &mut Value) {
-        let id = |it: &Value| {
-            name_of(text(it, "/properties/backendAddressPool/id")).to_ascii_lowercase()
+        let id = |object: &Value| {
+            name_of(text(object, "/properties/backendAddressPool/id")).to_ascii_lowercase()
         };
         let used: BTreeSet<String> = items(document, LISTS[3]).map(id).collect();
         let is_left = |name: &str| {
@@ -251,8 +261,8 @@ impl Edit {
                 .iter()
                 .any(|own| name.eq_ignore_ascii_case(own))
         };
-        retain(document, LISTS[1], |it| {
-            let name = text(it, "/name");
+        retain(document, LISTS[1], |object| {
+            let name = text(object, "/name");
             used.contains(&name.to_ascii_lowercase())
                 || !is_left(name.get(..name.len() - suffix(name).len()).unwrap_or(name))
         });
@@ -262,34 +272,34 @@ impl Edit {
         let used: Vec<String> = Share::of(document, &self.owner)
             .frontends
             .values()
-            .map(|it| text(it, "/name").to_owned())
+            .map(|frontend| text(frontend, "/name").to_owned())
             .collect();
         for list in [LISTS[3], LISTS[2]] {
-            retain(document, list, |it| !belongs(it, &self.owner));
+            retain(document, list, |object| !belongs(object, &self.owner));
         }
         // A frontend stays while rules of another Service use it.
         let in_use = |document: &Value, name: &str| {
-            let uses = |it: &Value| {
-                name_of(text(it, "/properties/frontendIPConfiguration/id"))
+            let uses = |object: &Value| {
+                name_of(text(object, "/properties/frontendIPConfiguration/id"))
                     .eq_ignore_ascii_case(name)
             };
             let referrers =
                 ["loadBalancingRules", "inboundNatRules", "inboundNatPools"].into_iter();
             let outbound = items(document, "outboundRules")
-                .flat_map(|it| items(it, "frontendIPConfigurations"));
+                .flat_map(|outbound_rule| items(outbound_rule, "frontendIPConfigurations"));
             referrers.flat_map(|list| items(document, list)).any(uses) || { outbound }
-                .any(|it| name_of(text(it, "/id")).eq_ignore_ascii_case(name))
+                .any(|object| name_of(text(object, "/id")).eq_ignore_ascii_case(name))
         };
         let gone: Vec<String> = items(document, LISTS[0])
-            .map(|it| text(it, "/name"))
+            .map(|object| text(object, "/name"))
             .filter(|name| {
-                (prefix(name) == Some(&*self.owner) || used.iter().any(|it| it == name))
+                (prefix(name) == Some(&*self.owner) || used.iter().any(|text| text == name))
                     && !in_use(document, name)
             })
             .map(str::to_owned)
             .collect();
-        retain(document, LISTS[0], |it| {
-            !gone.iter().any(|name| name == text(it, "/name"))
+        retain(document, LISTS[0], |object| {
+            !gone.iter().any(|name| name == text(object, "/name"))
         });
         remove_unused_probe(document);
         self.remove_unused_pools(document);
@@ -308,18 +318,19 @@ pub(crate) fn set_members(
     vnet: Option<&str>,
 ) {
     let mut pools = list_mut(document, LISTS[1]).iter_mut();
-    let Some(pool) = pools.find(|it| text(it, "/name").eq_ignore_ascii_case(pool)) else {
+    let Some(pool) = pools.find(|other_pool| text(other_pool, "/name").eq_ignore_ascii_case(pool))
+    else {
         return;
     };
     let has_network = !text(pool, "/properties/virtualNetwork/id").is_empty();
     let members = list_mut(pool, "loadBalancerBackendAddresses");
-    members.retain(|it| !leave.contains(text(it, "/properties/ipAddress")));
+    members.retain(|member| !leave.contains(text(member, "/properties/ipAddress")));
     for (name, ip) in join {
         if !members
             .iter()
-            .any(|it| text(it, "/properties/ipAddress") == ip)
+            .any(|member| text(member, "/properties/ipAddress") == ip)
         {
-            members.retain(|it| text(it, "/name") != name);
+            members.retain(|member| text(member, "/name") != name);
             members.push(json!({"name": name, "properties": {"ipAddress": ip}}));
         }
     }
@@ -331,7 +342,7 @@ pub(crate) fn set_members(
     };
     for properties in members
         .iter_mut()
-        .filter_map(|it| it.get_mut("properties")?.as_object_mut())
+        .filter_map(|member| member.get_mut("properties")?.as_object_mut())
     {
         properties.remove("virtualNetwork");
     }
@@ -344,7 +355,7 @@ fn upsert(document: &mut Value, list: &str, wanted: &Value) {
     let name = text(wanted, "/name");
     match all
         .iter_mut()
-        .find(|it| text(it, "/name").eq_ignore_ascii_case(name))
+        .find(|object| text(object, "/name").eq_ignore_ascii_case(name))
     {
         Some(there) => overlay(there, wanted),
         None => {
@@ -357,8 +368,10 @@ fn upsert(document: &mut Value, list: &str, wanted: &Value) {
 
 fn remove_unused_probe(document: &mut Value) {
     let is_used = items(document, LISTS[3])
-        .any(|it| name_of(text(it, "/properties/probe/id")) == SHARED_PROBE);
-    if !is_used && items(document, LISTS[2]).any(|it| text(it, "/name") == SHARED_PROBE) {
-        retain(document, LISTS[2], |it| text(it, "/name") != SHARED_PROBE);
+        .any(|object| name_of(text(object, "/properties/probe/id")) == SHARED_PROBE);
+    if !is_used && items(document, LISTS[2]).any(|object| text(object, "/name") == SHARED_PROBE) {
+        retain(document, LISTS[2], |object| {
+            text(object, "/name") != SHARED_PROBE
+        });
     }
 }

@@ -84,18 +84,18 @@ pub(super) fn parse(
         &key::LINK_AUTO_APPROVAL,
     ]
     .map(words);
-    if visibility.iter().any(|it| it == "*") {
+    if visibility.iter().any(|visibility| visibility == "*") {
         visibility = vec!["*".to_owned()];
     }
     let stated = annotations
         .get(&key::LINK_SUBNET)
-        .map(|it| it.trim().to_owned())
-        .filter(|it| !it.is_empty());
+        .map(|link_subnet| link_subnet.trim().to_owned())
+        .filter(|text| !text.is_empty());
     let count = annotations.get(&key::LINK_COUNT).unwrap_or(1);
     let name = annotations
         .get(&key::LINK_NAME)
-        .map(|it| it.trim().to_owned())
-        .filter(|it| !it.is_empty());
+        .map(|link_name| link_name.trim().to_owned())
+        .filter(|text| !text.is_empty());
     let enable_proxy_protocol = annotations.get(&key::LINK_PROXY_PROTOCOL) == Some(true);
     if !is_stated {
         return None;
@@ -108,7 +108,7 @@ pub(super) fn parse(
     }
     if let Some(wrong) = addresses
         .iter()
-        .find(|it| it.parse::<std::net::Ipv4Addr>().is_err())
+        .find(|address| address.parse::<std::net::Ipv4Addr>().is_err())
     {
         annotations.mistake(format!(
             "{}: {wrong:?} is no IPv4 address",
@@ -123,7 +123,7 @@ pub(super) fn parse(
     }
     let mut open = auto_approval
         .iter()
-        .filter(|it| !visibility.contains(it) && visibility != ["*"]);
+        .filter(|auto_approval| !visibility.contains(auto_approval) && visibility != ["*"]);
     if let Some(hidden) = open.next() {
         annotations.mistake(format!(
             "{}: {hidden:?} is not among those that see it",
@@ -163,25 +163,28 @@ pub(super) fn observed(shown: &Value) -> PrivateLink {
             .as_array()
             .into_iter()
             .flatten()
-            .filter_map(|it| it.as_str().map(str::to_owned))
+            .filter_map(|object| object.as_str().map(str::to_owned))
             .collect()
     };
     let mut configurations: Vec<&Value> = items(shown, "ipConfigurations").collect();
-    configurations.sort_by_key(|it| {
+    configurations.sort_by_key(|configuration| {
         (
-            it["properties"]["primary"] != true,
-            text(it, "/properties/privateIPAddress"),
+            configuration["properties"]["primary"] != true,
+            text(configuration, "/properties/privateIPAddress"),
         )
     });
-    let is_static = |it: &&&Value| text(it, "/properties/privateIPAllocationMethod") == "Static";
+    let is_static =
+        |object: &&&Value| text(object, "/properties/privateIPAllocationMethod") == "Static";
     let addresses = configurations
         .iter()
         .filter(is_static)
-        .map(|it| text(it, "/properties/privateIPAddress").to_owned());
+        .map(|configuration| text(configuration, "/properties/privateIPAddress").to_owned());
     PrivateLink {
         subnet: configurations
             .first()
-            .map(|it| text(it, "/properties/subnet/id").to_ascii_lowercase())
+            .map(|configurations| {
+                text(configurations, "/properties/subnet/id").to_ascii_lowercase()
+            })
             .unwrap_or_default(),
         count: u32::try_from(configurations.len()).unwrap_or_default(),
         addresses: addresses.collect(),
@@ -234,29 +237,29 @@ fn frontend_of(link: &Value) -> &str {
 impl AzureLoadBalancers {
     /// Returns the group of a Service's private link service.
     fn link_group(&self, service: Option<&Service>) -> ResourceGroup {
-        let annotations = service.and_then(|it| it.metadata.annotations.as_ref());
+        let annotations = service.and_then(|service| service.metadata.annotations.as_ref());
         let stated = annotations
-            .and_then(|it| it.get(key::LINK_GROUP.key()))
-            .map(|it| it.trim());
+            .and_then(|annotations| annotations.get(key::LINK_GROUP.key()))
+            .map(|entry| entry.trim());
         let mut group = self.config().private_links.clone();
         group.name = stated
-            .filter(|it| !it.is_empty())
+            .filter(|text| !text.is_empty())
             .map_or(group.name, str::to_ascii_lowercase);
         group
     }
 
     /// Reads the private link services of a Service's group, if the Service asks for one, or if any Service does.
     pub(super) async fn links(&self, service: Option<&Service>) -> Result<Vec<Value>> {
-        let asks = |it: &Service| {
-            let annotations = it.metadata.annotations.as_ref();
+        let asks = |service: &Service| {
+            let annotations = service.metadata.annotations.as_ref();
             annotations
-                .and_then(|it| it.get(key::LINK_CREATE.key()))
-                .is_some_and(|it| it.trim().eq_ignore_ascii_case("true"))
+                .and_then(|annotations| annotations.get(key::LINK_CREATE.key()))
+                .is_some_and(|entry| entry.trim().eq_ignore_ascii_case("true"))
         };
         let all = || {
             self.caches
                 .get()
-                .is_some_and(|it| it.services().iter().any(|it| asks(it)))
+                .is_some_and(|caches| caches.services().iter().any(|service| asks(service)))
         };
         match service.map_or_else(all, asks) {
             true => {
@@ -279,20 +282,20 @@ impl AzureLoadBalancers {
             share
                 .frontends
                 .values()
-                .any(|it| text(it, "/id").eq_ignore_ascii_case(frontend_of(link)))
+                .any(|frontend| text(frontend, "/id").eq_ignore_ascii_case(frontend_of(link)))
         };
         let is_ours = |link: &&Value| {
             let owner = link["tags"][OWNER].as_str();
             self.made_link(link) && (service.is_none() || owner == service)
         };
-        links.iter().find(|it| leads(it) && is_ours(it))
+        links.iter().find(|link| leads(link) && is_ours(link))
     }
 
     fn made_link(&self, link: &Value) -> bool {
         CLUSTER.iter().any(|key| {
             link["tags"][*key]
                 .as_str()
-                .is_some_and(|it| it.eq_ignore_ascii_case(self.cluster()))
+                .is_some_and(|key| key.eq_ignore_ascii_case(self.cluster()))
         })
     }
 
@@ -307,16 +310,16 @@ impl AzureLoadBalancers {
         let group = self.link_group(Some(service));
         let all = self.arm().all(&PRIVATE_LINKS, &group).await?;
         let own = full_name(service);
-        let there = all.into_iter().find(|it| {
-            frontend_of(it).eq_ignore_ascii_case(frontend)
-                || text(it, "/name").eq_ignore_ascii_case(name)
+        let there = all.into_iter().find(|object| {
+            frontend_of(object).eq_ignore_ascii_case(frontend)
+                || text(object, "/name").eq_ignore_ascii_case(name)
         });
-        let is_own = |it: &Value| {
-            self.made_link(it)
-                && it["tags"][OWNER] == own
-                && text(it, "/name").eq_ignore_ascii_case(name)
+        let is_own = |object: &Value| {
+            self.made_link(object)
+                && object["tags"][OWNER] == own
+                && text(object, "/name").eq_ignore_ascii_case(name)
         };
-        if let Some(other) = there.as_ref().filter(|it| !is_own(it)) {
+        if let Some(other) = there.as_ref().filter(|object| !is_own(object)) {
             return Err(Error::invalid(format!(
                 "private link service {} of Service {} has the name or the frontend; a name cannot change, and a frontend \
                  has one private link service: remove annotation {}",
@@ -379,7 +382,7 @@ impl AzureLoadBalancers {
             .all(&PRIVATE_LINKS, &group)
             .await?
             .iter()
-            .filter(|it| is_its(it) && self.made_link(it))
+            .filter(|object| is_its(object) && self.made_link(object))
         {
             let name = text(link, "/name");
             for connection in items(link, "privateEndpointConnections") {
@@ -404,7 +407,11 @@ impl AzureLoadBalancers {
         service: &Service,
     ) -> Result<()> {
         let share = Share::of(document, owner);
-        let ids: Vec<&str> = share.frontends.values().map(|it| text(it, "/id")).collect();
+        let ids: Vec<&str> = share
+            .frontends
+            .values()
+            .map(|frontend| text(frontend, "/id"))
+            .collect();
         self.delete_links(service, |link| {
             ids.iter()
                 .any(|id| frontend_of(link).eq_ignore_ascii_case(id))

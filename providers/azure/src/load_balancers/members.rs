@@ -49,12 +49,15 @@ pub(crate) async fn change(
     let union = |of: fn(&MemberChange) -> &Targets| {
         changes
             .iter()
-            .fold(Targets::default(), |all, it| all.with(of(it)))
+            .fold(Targets::default(), |all, change| all.with(of(change)))
     };
-    let (join, leave) = (union(|it| &it.join).without(&there), union(|it| &it.leave));
+    let (join, leave) = (
+        union(|change| &change.join).without(&there),
+        union(|change| &change.leave),
+    );
     let leave: Targets = leave
         .iter()
-        .filter(|it| there.contains(it) && !join.contains(it))
+        .filter(|text| there.contains(text) && !join.contains(text))
         .collect();
     let sets = |targets: &Targets| -> BTreeSet<(ResourceGroup, String)> {
         targets
@@ -65,9 +68,9 @@ pub(crate) async fn change(
     };
     // Instances that are created later have the pools of the model: it leaves with the last instance of its scale set.
     let mut models = sets(&leave);
-    if !changes.iter().any(|it| it.leaves_models) {
+    if !changes.iter().any(|change| change.leaves_models) {
         let stay = sets(&there.without(&leave).with(&join));
-        models.retain(|it| !stay.contains(it));
+        models.retain(|model| !stay.contains(model));
     }
     try_join_all(
         models
@@ -102,8 +105,8 @@ async fn write(arm: &Arm, pool: &str, join: &Targets, leave: &Targets) -> Result
     }
     let changes: Vec<(&str, bool)> = join
         .iter()
-        .map(|it| (it, true))
-        .chain(leave.iter().map(|it| (it, false)))
+        .map(|text| (text, true))
+        .chain(leave.iter().map(|text| (text, false)))
         .collect();
     let (mut failed, mut refused) = (None, BTreeMap::new());
     for some in changes.chunks(AT_ONCE) {
@@ -144,9 +147,9 @@ fn set_pool(configuration: &mut Value, pool: &str, joins: bool) -> bool {
     );
     let mut pools = properties.as_array().cloned().unwrap_or_default();
     let before = pools.len();
-    let is_it = |it: &Value| text(it, "/id").eq_ignore_ascii_case(pool);
+    let is_it = |object: &Value| text(object, "/id").eq_ignore_ascii_case(pool);
     if !joins {
-        pools.retain(|it| !is_it(it));
+        pools.retain(|pool| !is_it(pool));
     } else if !pools.iter().any(is_it) {
         pools.push(json!({ "id": pool }));
     }
@@ -162,7 +165,7 @@ fn primary(list: Option<&mut Vec<Value>>) -> Option<&mut Value> {
     let list = list?;
     let index = list
         .iter()
-        .position(|it| it["properties"]["primary"] == true)
+        .position(|object| object["properties"]["primary"] == true)
         .unwrap_or_default();
     list.get_mut(index)
 }
@@ -176,7 +179,7 @@ fn configuration<'a>(interface: &'a mut Value, pool: &str) -> Option<&'a mut Val
         return primary(Some(list));
     }
     list.iter_mut()
-        .find(|it| it["properties"]["privateIPAddressVersion"] == "IPv6")
+        .find(|object| object["properties"]["privateIPAddressVersion"] == "IPv6")
 }
 
 /// Returns the IP configuration of the primary interface in a model.
@@ -195,7 +198,7 @@ async fn scale_set(
     write_pool(
         arm,
         (&SCALE_SETS, group, &[set]),
-        |it| of_model(it, pointer, pool),
+        |scale_set| of_model(scale_set, pointer, pool),
         pool,
         joins,
     )
@@ -208,13 +211,20 @@ async fn member(arm: &Arm, target: &str, pool: &str, joins: bool) -> Result<()> 
         (Some((group, set, instance)), _) => {
             let pointer = "/properties/networkProfileConfiguration/networkInterfaceConfigurations";
             let place = (&INSTANCES, &group, &[set, instance][..]);
-            write_pool(arm, place, |it| of_model(it, pointer, pool), pool, joins).await
+            write_pool(
+                arm,
+                place,
+                |object| of_model(object, pointer, pool),
+                pool,
+                joins,
+            )
+            .await
         }
         (None, Some((group, name))) => {
             write_pool(
                 arm,
                 (&INTERFACES, &group, &[name]),
-                |it| configuration(it, pool),
+                |interface| configuration(interface, pool),
                 pool,
                 joins,
             )
@@ -248,7 +258,9 @@ async fn write_pool(
     let Some(mut shown) = arm.get::<Value>(of, group, names).await? else {
         return Ok(());
     };
-    match configuration(&mut shown).is_some_and(|it| set_pool(it, pool, joins)) {
+    match configuration(&mut shown)
+        .is_some_and(|configuration| set_pool(configuration, pool, joins))
+    {
         true => arm.write(of, group, names, &shown).await.map(drop),
         false => Ok(()),
     }
@@ -289,7 +301,7 @@ impl AzureLoadBalancers {
         is_ipv6: bool,
         targets: Option<&Targets>,
     ) {
-        if nodes.is_empty() || !is_ipv6 || targets.is_some_and(|it| !it.is_empty()) {
+        if nodes.is_empty() || !is_ipv6 || targets.is_some_and(|targets| !targets.is_empty()) {
             return;
         }
         let (subject, reason) = (EventSubject::Service(service), "LoadBalancerPoolEmpty");

@@ -166,7 +166,7 @@ impl AzureLoadBalancers {
     fn key_in(&self, kind: &str, graph: &ResourceGraph) -> DocumentKey {
         let stated = graph
             .balancer_attributes()
-            .and_then(|it| it.text(BALANCER).map(str::to_owned));
+            .and_then(|settings| settings.text(BALANCER).map(str::to_owned));
         self.key(
             kind,
             &stated.unwrap_or_else(|| self.config().balancer_names(self.cluster()).remove(0)),
@@ -217,19 +217,22 @@ impl AzureLoadBalancers {
     fn services(&self) -> Vec<Arc<Service>> {
         self.caches
             .get()
-            .map(|it| it.services())
+            .map(|caches| caches.services())
             .unwrap_or_default()
     }
 
     fn nodes(&self) -> Vec<Arc<Node>> {
-        self.caches.get().map(|it| it.nodes()).unwrap_or_default()
+        self.caches
+            .get()
+            .map(|caches| caches.nodes())
+            .unwrap_or_default()
     }
 
     /// Returns the Services of the cluster, by the beginning of the names of their elements.
     fn services_by_owner(&self) -> HashMap<String, Arc<Service>> {
         self.services()
             .into_iter()
-            .map(|it| (default_load_balancer_name(&it), it))
+            .map(|service| (default_load_balancer_name(&service), service))
             .collect()
     }
 
@@ -237,13 +240,14 @@ impl AzureLoadBalancers {
     async fn targets(&self, nodes: &[Arc<Node>], is_ipv6: bool) -> Result<Option<Targets>> {
         let config = self.config();
         let set = config.file.primary_set();
-        let is_in_set =
-            |it: &VirtualMachine| set.is_empty() || it.set_name().eq_ignore_ascii_case(set);
+        let is_in_set = |machine: &VirtualMachine| {
+            set.is_empty() || machine.set_name().eq_ignore_ascii_case(set)
+        };
         let found: Vec<String> = match config.file.pool_kind {
             PoolKind::Nic => {
                 let known: Vec<_> = nodes
                     .iter()
-                    .filter(|it| it.provider_id().is_some())
+                    .filter(|node| node.provider_id().is_some())
                     .map(compared)
                     .collect();
                 let machines = self
@@ -269,7 +273,7 @@ impl AzureLoadBalancers {
                 .map(|ip| ip.to_string())
                 .collect(),
         };
-        let found: Targets = found.iter().filter(|it| !it.is_empty()).collect();
+        let found: Targets = found.iter().filter(|text| !text.is_empty()).collect();
         Ok((nodes.is_empty() || !found.is_empty()).then_some(found))
     }
 
@@ -286,8 +290,8 @@ impl AzureLoadBalancers {
         let is_control = |node: &Node| {
             let mut roles = ["control-plane", "master"]
                 .iter()
-                .map(|it| format!("node-role.kubernetes.io/{it}"));
-            has_control && roles.any(|it| node.labels.get(&it).is_some())
+                .map(|master| format!("node-role.kubernetes.io/{master}"));
+            has_control && roles.any(|role| node.labels.get(&role).is_some())
         };
         let is_here = |node: &Node| is_of_group(node, &config.nodes.name);
         nodes
@@ -317,9 +321,9 @@ fn internal(node: &Node, is_ipv6: bool) -> Option<IpAddr> {
     let internal = node
         .addresses
         .iter()
-        .filter(|it| it.kind == AddressType::InternalIP);
+        .filter(|address| address.kind == AddressType::InternalIP);
     { internal }
-        .filter_map(|it| it.address.parse().ok())
+        .filter_map(|address| address.address.parse().ok())
         .find(|ip: &IpAddr| ip.is_ipv6() == is_ipv6)
 }
 
@@ -373,17 +377,18 @@ impl LoadBalancerCloud for AzureLoadBalancers {
                 false => self.targets(&nodes, family.is_ipv6).await?,
             };
             self.warn_of_empty_pool(request.service, &nodes, family.is_ipv6, targets.as_ref());
-            let targets =
-                targets.filter(|it| !it.is_empty() || !self.keeps_outbound(spec, base.as_deref()));
+            let targets = targets.filter(|targets| {
+                !targets.is_empty() || !self.keeps_outbound(spec, base.as_deref())
+            });
             graph = graph.pool(
                 &pool_of(family, own_pool.as_deref(), cluster),
                 Attributes::default(),
                 targets,
             );
         }
-        let security = spec.security.as_ref().filter(|it| !it.is_empty());
+        let security = spec.security.as_ref().filter(|names| !names.is_empty());
         if input.scope == Scope::Targets {
-            let follows = security.is_some() && spec.families.iter().any(|it| it.to_nodes);
+            let follows = security.is_some() && spec.families.iter().any(|family| family.to_nodes);
             return Ok(match follows {
                 true => graph
                     .resource_of_nodes(security::resource(), security::destinations_of(&further)),
@@ -407,7 +412,8 @@ impl LoadBalancerCloud for AzureLoadBalancers {
             } else {
                 let default = address::default_name(cluster, &owner, family);
                 let stated = self.stated_address(spec, family).await?;
-                let stated = stated.filter(|it| !text(it, "/name").eq_ignore_ascii_case(&default));
+                let stated =
+                    stated.filter(|object| !text(object, "/name").eq_ignore_ascii_case(&default));
                 let id = match &stated {
                     Some(address) => text(address, "/id").to_owned(),
                     None => {
@@ -431,7 +437,7 @@ impl LoadBalancerCloud for AzureLoadBalancers {
             graph = graph.resource(link::resource(&name), Attributes::desired(&link.settings)?);
         }
         if let Some(rules) = security {
-            let further = Some(&further).filter(|it| !it.is_empty());
+            let further = Some(&further).filter(|entry| !entry.is_empty());
             graph = graph.resource(security::resource(), security::settings(rules, further));
         }
         Ok(graph)
@@ -443,7 +449,7 @@ impl LoadBalancerCloud for AzureLoadBalancers {
                 self.all()
                     .await?
                     .into_iter()
-                    .map(|it| it.sharing(sets))
+                    .map(|load_balancer| load_balancer.sharing(sets))
                     .collect(),
             )),
             Query::Owner(identity) => self
@@ -455,13 +461,13 @@ impl LoadBalancerCloud for AzureLoadBalancers {
                 let services = self.services_by_owner();
                 let found = owners
                     .iter()
-                    .map(|owner| self.find(owner, services.get(*owner).map(|it| &**it)));
+                    .map(|owner| self.find(owner, services.get(*owner).map(|owner| &**owner)));
                 let found = try_join_all(found).await?;
                 Ok(ListResult::of(
                     found
                         .into_iter()
                         .flatten()
-                        .filter(|it| ids.contains(&it.id))
+                        .filter(|load_balancer| ids.contains(&load_balancer.id))
                         .collect(),
                 ))
             }
@@ -484,9 +490,9 @@ impl LoadBalancerCloud for AzureLoadBalancers {
     ) -> Published {
         let mut ingress = observed.ingress.clone();
         // In the order of the Service's families.
-        let begins_with_ipv6 = spec.families.first().is_some_and(|it| it.is_ipv6);
-        ingress.sort_by_key(|it| {
-            it.ip.as_ref().is_some_and(|ip| ip.contains(':')) != begins_with_ipv6
+        let begins_with_ipv6 = spec.families.first().is_some_and(|family| family.is_ipv6);
+        ingress.sort_by_key(|ingress| {
+            ingress.ip.as_ref().is_some_and(|ip| ip.contains(':')) != begins_with_ipv6
         });
         if !ingress.is_empty() {
             let additional = self.additional(service, spec);

@@ -44,7 +44,7 @@ impl<'de> Deserialize<'de> for LabelSelector {
         let value = Value::deserialize(deserializer)?;
         let equal = value["matchLabels"].as_object().into_iter().flatten();
         let mut parts: Vec<String> = equal
-            .map(|(key, it)| format!("{key}={}", it.as_str().unwrap_or_default()))
+            .map(|(key, equal)| format!("{key}={}", equal.as_str().unwrap_or_default()))
             .collect();
         for expression in value["matchExpressions"].as_array().into_iter().flatten() {
             let (key, operator) = (text(expression, "/key"), text(expression, "/operator"));
@@ -74,7 +74,7 @@ impl<'de> Deserialize<'de> for LabelSelector {
 
 /// Returns `true` if there is no selector, or one that selects everything.
 fn is_empty(selector: Option<&LabelSelector>) -> bool {
-    selector.is_none_or(|it| it.0.selects_all())
+    selector.is_none_or(|selector| selector.0.selects_all())
 }
 
 /// Decisions that the cloud does not show yet.
@@ -89,7 +89,7 @@ pub(super) struct Placed {
 /// Returns the names of the pool that a Service may have alone: that of the Go program, which Services of different
 /// namespaces may share, and one that is the Service's alone, because its parts have no underscore.
 pub(super) fn own_pools(service: &Service) -> [String; 2] {
-    let part = |it: &Option<String>| it.clone().unwrap_or_default().to_lowercase();
+    let part = |entry: &Option<String>| entry.clone().unwrap_or_default().to_lowercase();
     let (namespace, name) = (
         part(&service.metadata.namespace),
         part(&service.metadata.name),
@@ -106,38 +106,40 @@ fn eligible<'a>(
     namespace: &StringMap,
     current: Option<&str>,
 ) -> Result<Vec<&'a StandardBalancer>, String> {
-    let is_current = |it: &StandardBalancer| {
-        current.is_some_and(|current| current.eq_ignore_ascii_case(&it.name))
+    let is_current = |load_balancer: &StandardBalancer| {
+        current.is_some_and(|current| current.eq_ignore_ascii_case(&load_balancer.name))
     };
     let names = || {
         all.iter()
-            .map(|it| it.name.as_str())
+            .map(|load_balancer| load_balancer.name.as_str())
             .collect::<Vec<_>>()
             .join(", ")
     };
-    let is_stated = |it: &StandardBalancer| {
+    let is_stated = |load_balancer: &StandardBalancer| {
         stated.is_empty()
             || stated
                 .iter()
-                .any(|name| name.eq_ignore_ascii_case(&it.name))
+                .any(|name| name.eq_ignore_ascii_case(&load_balancer.name))
     };
-    if let Some(unknown) = stated
-        .iter()
-        .find(|name| !all.iter().any(|it| it.name.eq_ignore_ascii_case(name)))
-    {
+    if let Some(unknown) = stated.iter().find(|name| {
+        !all.iter()
+            .any(|load_balancer| load_balancer.name.eq_ignore_ascii_case(name))
+    }) {
         return Err(format!(
             "load balancer {unknown:?} is not configured; configured are {}",
             names()
         ));
     }
     let selects = |selector: &Option<LabelSelector>, labels| {
-        selector.as_ref().is_none_or(|it| it.0.matches(labels))
+        selector
+            .as_ref()
+            .is_none_or(|selector| selector.0.matches(labels))
     };
-    let fits = |it: &&StandardBalancer| {
-        is_stated(it)
-            && (it.allow_service_placement != Some(false) || is_current(it))
-            && selects(&it.service_label_selector, labels)
-            && selects(&it.service_namespace_selector, namespace)
+    let fits = |load_balancer: &&StandardBalancer| {
+        is_stated(load_balancer)
+            && (load_balancer.allow_service_placement != Some(false) || is_current(load_balancer))
+            && selects(&load_balancer.service_label_selector, labels)
+            && selects(&load_balancer.service_namespace_selector, namespace)
     };
     let found: Vec<_> = all.iter().filter(fits).collect();
     if found.is_empty() {
@@ -151,8 +153,9 @@ fn eligible<'a>(
             }
         ));
     }
-    let is_open = |it: &&StandardBalancer| {
-        it.service_label_selector.is_none() && it.service_namespace_selector.is_none()
+    let is_open = |load_balancer: &&StandardBalancer| {
+        load_balancer.service_label_selector.is_none()
+            && load_balancer.service_namespace_selector.is_none()
     };
     let (open, chosen): (Vec<_>, Vec<_>) = found.into_iter().partition(is_open);
     Ok(if chosen.is_empty() { open } else { chosen })
@@ -166,35 +169,35 @@ fn assign(
     nodes: &[(Arc<Node>, Box<str>)],
     current: &HashMap<String, String>,
 ) -> HashMap<String, String> {
-    let is_there = |it: &&StandardBalancer| there.contains(&it.name.to_lowercase());
+    let is_there =
+        |load_balancer: &&StandardBalancer| there.contains(&load_balancer.name.to_lowercase());
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     let mut assigned = HashMap::new();
     let (mut later, mut nodes): (Vec<_>, Vec<_>) = (Vec::new(), nodes.iter().collect());
     nodes.sort_by_key(|(node, _)| node.name.clone());
     for (node, set) in nodes {
-        let of_set = all
-            .iter()
-            .filter(is_there)
-            .find(|it| !set.is_empty() && it.primary_set.eq_ignore_ascii_case(set));
-        let selects = |it: &&StandardBalancer| {
-            !is_empty(it.node_selector.as_ref())
-                && it
+        let of_set = all.iter().filter(is_there).find(|load_balancer| {
+            !set.is_empty() && load_balancer.primary_set.eq_ignore_ascii_case(set)
+        });
+        let selects = |load_balancer: &&StandardBalancer| {
+            !is_empty(load_balancer.node_selector.as_ref())
+                && load_balancer
                     .node_selector
                     .as_ref()
-                    .is_some_and(|it| it.0.matches(&node.labels))
+                    .is_some_and(|selector| selector.0.matches(&node.labels))
         };
         let mut fit: Vec<_> = all.iter().filter(is_there).filter(selects).collect();
         if fit.is_empty() {
             fit = all
                 .iter()
                 .filter(is_there)
-                .filter(|it| is_empty(it.node_selector.as_ref()))
+                .filter(|load_balancer| is_empty(load_balancer.node_selector.as_ref()))
                 .collect();
         }
-        let stays = |it: &&&StandardBalancer| {
+        let stays = |load_balancer: &&&StandardBalancer| {
             current
                 .get(&*node.name)
-                .is_some_and(|at| at.eq_ignore_ascii_case(&it.name))
+                .is_some_and(|at| at.eq_ignore_ascii_case(&load_balancer.name))
         };
         match of_set.or_else(|| fit.iter().find(stays).copied()) {
             Some(it) => {
@@ -205,7 +208,12 @@ fn assign(
         }
     }
     for (node, fit) in later {
-        let count = |it: &&&StandardBalancer| counts.get(&*it.name).copied().unwrap_or_default();
+        let count = |load_balancer: &&&StandardBalancer| {
+            counts
+                .get(&*load_balancer.name)
+                .copied()
+                .unwrap_or_default()
+        };
         let Some(it) = fit.iter().min_by_key(count) else {
             continue;
         };
@@ -231,11 +239,11 @@ impl AzureLoadBalancers {
         let owners: BTreeSet<_> = led
             .map(|rule| prefix(text(rule, "/name")) == Some(&*owner))
             .collect();
-        let is_other = |it: &std::sync::Arc<Service>| it.metadata.uid != service.metadata.uid;
+        let is_other = |entry: &std::sync::Arc<Service>| entry.metadata.uid != service.metadata.uid;
         let is_ambiguous = || {
             self.services()
                 .iter()
-                .any(|it| is_other(it) && own_pools(it)[0] == shared)
+                .any(|service| is_other(service) && own_pools(service)[0] == shared)
         };
         match (owners.contains(&true), owners.contains(&false)) {
             (_, true) => own,
@@ -284,17 +292,17 @@ impl AzureLoadBalancers {
                     None => continue,
                 },
             };
-            let has = |it: &Value| {
-                items(it, "frontendIPConfigurations")
-                    .any(|it| text(it, wanted.0).eq_ignore_ascii_case(&wanted.1))
+            let has = |object: &Value| {
+                items(object, "frontendIPConfigurations")
+                    .any(|object| text(object, wanted.0).eq_ignore_ascii_case(&wanted.1))
             };
             pinned = pinned.or_else(|| {
                 of_kind()
-                    .find(|(.., it)| has(it))
+                    .find(|(.., object)| has(object))
                     .map(|(_, key, _)| base_name(&key.name).to_owned())
             });
         }
-        let seen = of_kind().find(|(.., it)| !Share::of(it, &owner).frontends.is_empty());
+        let seen = of_kind().find(|(.., object)| !Share::of(object, &owner).frontends.is_empty());
         let current = seen.map(|(_, key, _)| base_name(&key.name).to_owned());
         let current = current.or_else(|| self.placed.lock().services.get(&owner).cloned());
         let labels: StringMap = service.metadata.labels.iter().flatten().collect();
@@ -309,8 +317,8 @@ impl AzureLoadBalancers {
         let fit = fit.map_err(Error::invalid)?;
         let may = |name: &str| {
             fit.iter()
-                .find(|it| it.name.eq_ignore_ascii_case(name))
-                .map(|it| it.name.clone())
+                .find(|load_balancer| load_balancer.name.eq_ignore_ascii_case(name))
+                .map(|load_balancer| load_balancer.name.clone())
         };
         let chosen = match (&pinned, current.as_deref().and_then(may)) {
             (Some(name), _) => may(name).ok_or_else(|| {
@@ -321,20 +329,23 @@ impl AzureLoadBalancers {
             (None, Some(current)) => current,
             (None, None) => {
                 let placed = self.placed.lock();
-                let rules = |it: &&&StandardBalancer| {
-                    let there = of_kind()
-                        .find(|(_, key, _)| base_name(&key.name).eq_ignore_ascii_case(&it.name));
-                    let rules = there.map_or(0, |(.., it)| items(it, "loadBalancingRules").count());
+                let rules = |load_balancer: &&&StandardBalancer| {
+                    let there = of_kind().find(|(_, key, _)| {
+                        base_name(&key.name).eq_ignore_ascii_case(&load_balancer.name)
+                    });
+                    let rules = there.map_or(0, |(.., object)| {
+                        items(object, "loadBalancingRules").count()
+                    });
                     rules
                         + placed
                             .services
                             .values()
-                            .filter(|name| **name == it.name)
+                            .filter(|name| **name == load_balancer.name)
                             .count()
                 };
                 fit.iter()
                     .min_by_key(rules)
-                    .map(|it| it.name.clone())
+                    .map(|load_balancer| load_balancer.name.clone())
                     .unwrap_or_default()
             }
         };
@@ -359,7 +370,7 @@ impl AzureLoadBalancers {
         if self
             .configured()
             .iter()
-            .all(|it| it.service_namespace_selector.is_none())
+            .all(|load_balancer| load_balancer.service_namespace_selector.is_none())
         {
             return Ok(StringMap::default());
         }
@@ -412,7 +423,7 @@ impl AzureLoadBalancers {
         let is_its = |node: &Arc<Node>| {
             assigned
                 .get(&*node.name)
-                .is_some_and(|it| it.eq_ignore_ascii_case(base))
+                .is_some_and(|name| name.eq_ignore_ascii_case(base))
         };
         Ok((nodes.into_iter().filter(is_its).collect(), None))
     }
@@ -428,7 +439,7 @@ impl AzureLoadBalancers {
         let stays = |document: &Value, name: &str| match moves {
             Some((to, owner)) if !to.eq_ignore_ascii_case(name) => {
                 let mut frontends = items(document, "frontendIPConfigurations");
-                frontends.any(|it| prefix(text(it, "/name")) != Some(owner))
+                frontends.any(|frontend| prefix(text(frontend, "/name")) != Some(owner))
             }
             _ => true,
         };
@@ -496,8 +507,10 @@ impl AzureLoadBalancers {
                     ..Family::default()
                 }
                 .pool(self.cluster());
-                let has_pool = items(&document, "backendAddressPools")
-                    .any(|it| text(it, "/name").eq_ignore_ascii_case(&pool));
+                let has_pool =
+                    items(&document, "backendAddressPools").any(|backend_address_pool| {
+                        text(backend_address_pool, "/name").eq_ignore_ascii_case(&pool)
+                    });
                 let named = own.iter().filter_map(|node| {
                     Some((node.name.to_string(), internal(node, is_ipv6)?.to_string()))
                 });
@@ -538,13 +551,14 @@ mod tests {
         let all = configured();
         let names = |stated: &[&str], labels: &[(&str, &str)], current| {
             let (stated, labels): (Vec<String>, StringMap) = (
-                stated.iter().map(|it| (*it).to_owned()).collect(),
+                stated.iter().map(|text| (*text).to_owned()).collect(),
                 labels.iter().copied().collect(),
             );
             let found = eligible(&all, &stated, &labels, &StringMap::default(), current);
-            found.map(|it| {
-                it.iter()
-                    .map(|it| it.name.clone())
+            found.map(|entry| {
+                entry
+                    .iter()
+                    .map(|load_balancer| load_balancer.name.clone())
                     .collect::<Vec<_>>()
                     .join(" ")
             })
@@ -594,7 +608,7 @@ mod tests {
         let there = |names: &[&str]| {
             names
                 .iter()
-                .map(|it| (*it).to_owned())
+                .map(|name| (*name).to_owned())
                 .collect::<BTreeSet<_>>()
         };
         let current = HashMap::from([("d".to_owned(), "third".to_owned())]);

@@ -41,13 +41,13 @@ impl<'a> OfPort<'a> {
         debug_assert!(key::OF_PORT.contains(&key), "{key}");
         let all = self.0.metadata.annotations.as_ref()?;
         all.get(&format!("{PREFIX}port_{}_{key}", self.1))
-            .map(|it| it.trim())
-            .filter(|it| !it.is_empty())
+            .map(|prefix_port_key| prefix_port_key.trim())
+            .filter(|entry| !entry.is_empty())
     }
 
     pub(super) fn is_true(&self, key: &str) -> bool {
         self.text(key)
-            .is_some_and(|it| it.eq_ignore_ascii_case("true"))
+            .is_some_and(|key| key.eq_ignore_ascii_case("true"))
     }
 
     fn number(
@@ -81,11 +81,11 @@ pub(super) fn probe(
 ) -> Probe {
     let spec = service.spec.as_ref();
     let port = spec
-        .and_then(|it| it.ports.as_ref())
-        .and_then(|it| it.get(index));
+        .and_then(|spec| spec.ports.as_ref())
+        .and_then(|ports| ports.get(index));
     let own = OfPort(
         service,
-        port.and_then(|it| u16::try_from(it.port).ok())
+        port.and_then(|port| u16::try_from(port.port).ok())
             .unwrap_or_default(),
     );
     let interval = annotations.get(&key::PROBE_INTERVAL);
@@ -114,20 +114,20 @@ pub(super) fn probe(
     // The probe of kube-proxy does not speak the PROXY protocol.
     let has_proxy = [&key::LINK_CREATE, &key::LINK_PROXY_PROTOCOL]
         .iter()
-        .all(|it| annotations.get(it) == Some(true));
+        .all(|declaration| annotations.get(declaration) == Some(true));
     if let Some(check) = HealthCheck::of(service).filter(|_| !has_proxy) {
         return http(u16::try_from(check.port).unwrap_or_default(), check.path);
     }
     if config.has_shared_probe {
         let path = Some(&*config.file.shared_probe_path)
-            .filter(|it| !it.is_empty())
+            .filter(|text| !text.is_empty())
             .unwrap_or("/healthz");
         return Probe {
             is_shared: true,
             ..http(config.file.shared_probe_port.unwrap_or(SHARED_PORT), path)
         };
     }
-    let of_app = port.and_then(|it| it.app_protocol.as_deref());
+    let of_app = port.and_then(|port| port.app_protocol.as_deref());
     let of_service = annotations.get(&key::PROBE_PROTOCOL);
     let parsed = |text: &str| match text.to_ascii_lowercase().as_str() {
         "http" => ProbeProtocol::Http,
@@ -173,15 +173,15 @@ fn probe_port(own: &OfPort<'_>, annotations: &mut Annotations<'_>) -> Option<u16
         .0
         .spec
         .as_ref()
-        .and_then(|it| it.ports.as_deref())
+        .and_then(|spec| spec.ports.as_deref())
         .unwrap_or_default();
     let named = ports
         .iter()
-        .find(|it| it.name.as_deref() == Some(text) || it.port.to_string() == text);
+        .find(|port| port.name.as_deref() == Some(text) || port.port.to_string() == text);
     let port = match named {
         Some(port) => port
             .node_port
-            .and_then(|it| u16::try_from(it).ok())
+            .and_then(|node_port| u16::try_from(node_port).ok())
             .filter(|port| *port != 0),
         None => text.parse().ok().filter(|port| *port != 0),
     };

@@ -33,7 +33,7 @@ impl AzureLoadBalancers {
         let kinds = keys.iter().map(|(kind, _)| *kind);
         let load_balancers = kinds
             .zip(balancers)
-            .filter(|(_, it)| !it.is_null())
+            .filter(|(_, kind)| !kind.is_null())
             .collect();
         Ok(Observed {
             load_balancers,
@@ -65,14 +65,16 @@ impl AzureLoadBalancers {
             .load_balancers
             .iter()
             .filter(|(its, _)| *its == kind)
-            .map(|(_, it)| it);
+            .map(|(_, load_balancer)| load_balancer);
         let first = of_kind.clone().next().unwrap_or(&none);
         let balancer = of_kind
-            .find(|it| !Share::of(it, owner).frontends.is_empty())
+            .find(|object| !Share::of(object, owner).frontends.is_empty())
             .unwrap_or(first);
         let share = Share::of(balancer, owner);
-        let is_own = |it: &&Value| {
-            kind == EXTERNAL && address::is_managed(it, self.cluster()) && address::is_of(it, owner)
+        let is_own = |object: &&Value| {
+            kind == EXTERNAL
+                && address::is_managed(object, self.cluster())
+                && address::is_of(object, owner)
         };
         let mut graph = share.graph(balancer, self.cluster(), ResourceGraph::default())?;
         if let Some(mut attributes) = graph.balancer_attributes().cloned() {
@@ -106,7 +108,10 @@ impl AzureLoadBalancers {
             );
         }
         let cluster = balancer["tags"][CLUSTER_TAG].as_str().map(str::to_owned);
-        let owner_tags = match (own.first().map(|it| address::owner_tags(it)), cluster) {
+        let owner_tags = match (
+            own.first().map(|object| address::owner_tags(object)),
+            cluster,
+        ) {
             (Some(tags), _) => tags,
             (None, Some(cluster)) => OwnerTags {
                 cluster: Some(cluster),
@@ -142,12 +147,13 @@ impl AzureLoadBalancers {
         let observed = self.reads.join((), self.clone()).await?;
         let mut addresses = Vec::new();
         let mut place = self.config().load_balancers.clone();
-        let annotations = service.and_then(|it| it.metadata.annotations.as_ref());
-        let group = annotations.and_then(|it| it.get(crate::annotations::GROUP.key()));
-        place.name = group.map_or(place.name, |it| it.trim().to_ascii_lowercase());
+        let annotations = service.and_then(|service| service.metadata.annotations.as_ref());
+        let group = annotations
+            .and_then(|other_annotations| other_annotations.get(crate::annotations::GROUP.key()));
+        place.name = group.map_or(place.name, |group| group.trim().to_ascii_lowercase());
         let links = self.links(service).await?;
         let families = service
-            .and_then(|it| it.spec.as_ref()?.ip_families.as_ref())
+            .and_then(|service| service.spec.as_ref()?.ip_families.as_ref())
             .map_or(1, Vec::len);
         for suffix in ["", spec::IPV6].into_iter().take(families.max(1)) {
             let default = address::default_name(
@@ -198,10 +204,10 @@ impl AzureLoadBalancers {
             self.links(None)
         )?;
         let keys = self.keys();
-        let kind = |it: &Value| {
+        let kind = |object: &Value| {
             let known = keys
                 .iter()
-                .find(|(_, key)| key.name.eq_ignore_ascii_case(text(it, "/name")));
+                .find(|(_, key)| key.name.eq_ignore_ascii_case(text(object, "/name")));
             known.map(|(kind, key)| (*kind, key))
         };
         let mut load_balancers = Vec::new();
@@ -214,9 +220,9 @@ impl AzureLoadBalancers {
         // Addresses may be in other resource groups.
         let frontends = load_balancers
             .iter()
-            .flat_map(|(_, it)| items(it, "frontendIPConfigurations"));
+            .flat_map(|(_, load_balancer)| items(load_balancer, "frontendIPConfigurations"));
         let ids = frontends
-            .map(|it| text(it, FRONTEND[0].1).to_ascii_lowercase())
+            .map(|frontends| text(frontends, FRONTEND[0].1).to_ascii_lowercase())
             .filter(|id| !id.is_empty());
         self.add_missing(ids.collect(), &mut addresses).await?;
         let observed = Observed {
@@ -228,18 +234,19 @@ impl AzureLoadBalancers {
             let lists = ["frontendIPConfigurations", "loadBalancingRules"].into_iter();
             let names = lists
                 .flat_map(|list| items(balancer, list))
-                .map(|it| text(it, "/name").to_ascii_lowercase());
+                .map(|object| text(object, "/name").to_ascii_lowercase());
             owners.extend(names.filter_map(|name| Some((*kind, prefix(&name)?.to_owned()))));
         }
         let managed = addresses
             .iter()
-            .filter(|it| address::is_managed(it, self.cluster()));
+            .filter(|other_address| address::is_managed(other_address, self.cluster()));
         owners.extend(
-            managed.filter_map(|it| Some((EXTERNAL, address::owner_in(text(it, "/name"))?))),
+            managed
+                .filter_map(|object| Some((EXTERNAL, address::owner_in(text(object, "/name"))?))),
         );
         let services = self.services_by_owner();
         let actuals = owners.iter().map(|(kind, owner)| {
-            let service = services.get(owner).map(|it| &**it);
+            let service = services.get(owner).map(|owner| &**owner);
             self.actual(owner, kind, &observed, (&addresses, &links), service)
         });
         actuals.filter_map(Result::transpose).collect()
@@ -253,7 +260,7 @@ fn uid(owner: &str, service: Option<&Service>) -> String {
     let parts =
         [0..8, 8..12, 12..16, 16..20, 20..31].map(|range| digits.get(range).unwrap_or_default());
     service
-        .and_then(|it| it.metadata.uid.clone())
+        .and_then(|service| service.metadata.uid.clone())
         .unwrap_or_else(|| parts.join("-"))
 }
 
@@ -264,13 +271,13 @@ pub(super) fn ingress_of(share: &Share<'_>, addresses: &[Value]) -> Vec<LoadBala
         id => {
             let used = addresses
                 .iter()
-                .find(|it| text(it, "/id").eq_ignore_ascii_case(id));
-            used.map(|it| text(it, "/properties/ipAddress").to_owned())
+                .find(|address| text(address, "/id").eq_ignore_ascii_case(id));
+            used.map(|object| text(object, "/properties/ipAddress").to_owned())
                 .unwrap_or_default()
         }
     };
     let all = share.frontends.values().map(|frontend| address(frontend));
-    all.filter(|it| !it.is_empty())
+    all.filter(|text| !text.is_empty())
         .map(|ip| ObservedLoadBalancer::ip(&ip))
         .collect()
 }

@@ -43,11 +43,12 @@ pub(crate) fn name(rule: &str) -> Option<String> {
 
 /// Returns `true` if a rule of the program leads to one of these addresses.
 pub(crate) fn leads_to(group: &Value, addresses: &BTreeSet<IpAddr>) -> bool {
-    let ours = crate::arm::items(group, "securityRules").filter(|it| is_ours(it));
+    let ours =
+        crate::arm::items(group, "securityRules").filter(|security_rule| is_ours(security_rule));
     { ours }.any(|rule| {
         destinations(rule)
             .iter()
-            .any(|it| it.parse().is_ok_and(|ip| addresses.contains(&ip)))
+            .any(|destination| destination.parse().is_ok_and(|ip| addresses.contains(&ip)))
     })
 }
 
@@ -103,7 +104,7 @@ fn values(rule: &Value, one: &str, many: &str) -> BTreeSet<String> {
         .flatten()
         .filter_map(Value::as_str);
     many.chain(properties[one].as_str())
-        .filter(|it| !it.is_empty())
+        .filter(|many| !many.is_empty())
         .map(str::to_owned)
         .collect()
 }
@@ -156,7 +157,9 @@ pub(crate) fn observed(
 ) -> (BTreeSet<String>, BTreeSet<IpAddr>) {
     let (mut rules, mut covered) = (BTreeSet::new(), further.clone());
     let mut families = BTreeSet::new();
-    for rule in crate::arm::items(group, "securityRules").filter(|it| is_ours(it)) {
+    for rule in
+        crate::arm::items(group, "securityRules").filter(|security_rule| is_ours(security_rule))
+    {
         let (there, family) = (destinations(rule), text(rule, "/name").contains("_IPv6"));
         let has = |ip: &IpAddr| there.contains(&ip.to_string());
         let of_family = |ip: &&IpAddr| ip.is_ipv6() == family;
@@ -214,7 +217,7 @@ impl Edit {
             .iter()
             .filter_map(|rule| Some((Parsed::of(rule)?.name().to_ascii_lowercase(), rule)))
             .collect();
-        for rule in all.iter_mut().filter(|it| is_ours(it)) {
+        for rule in all.iter_mut().filter(|object| is_ours(object)) {
             let name = text(rule, "/name").to_ascii_lowercase();
             let (is_wanted, may_strip) = (names.contains_key(&name), self.may_strip(rule));
             let there = destinations(rule);
@@ -228,7 +231,7 @@ impl Edit {
             };
             let left: BTreeSet<String> = there
                 .iter()
-                .filter(|it| !it.parse().is_ok_and(|ip| leaves(&ip)))
+                .filter(|text| !text.parse().is_ok_and(|ip| leaves(&ip)))
                 .cloned()
                 .collect();
             if left != there {
@@ -247,13 +250,13 @@ impl Edit {
                 .map(ToString::to_string);
             if let Some(there) = all
                 .iter_mut()
-                .find(|it| text(it, "/name").eq_ignore_ascii_case(name))
+                .find(|object| text(object, "/name").eq_ignore_ascii_case(name))
             {
                 let before = destinations(there);
                 // Somebody may have opened the rule by hand.
                 let after: BTreeSet<String> = before
                     .iter()
-                    .filter(|it| *it != "*")
+                    .filter(|text| *text != "*")
                     .cloned()
                     .chain(own)
                     .collect();
@@ -301,8 +304,8 @@ fn set_destinations(rule: &mut Value, destinations: &BTreeSet<String>) {
     };
     let (one, many) = ("destinationAddressPrefix", "destinationAddressPrefixes");
     let single = destinations.first().filter(|_| destinations.len() == 1);
-    let (key, other, value) = single.map_or((many, one, json!(destinations)), |it| {
-        (one, many, json!(it))
+    let (key, other, value) = single.map_or((many, one, json!(destinations)), |text| {
+        (one, many, json!(text))
     });
     properties.remove(other);
     properties.insert(key.to_owned(), value);
@@ -311,10 +314,10 @@ fn set_destinations(rule: &mut Value, destinations: &BTreeSet<String>) {
 fn new_rule(rule: &Parsed<'_>, addresses: &BTreeSet<String>, all: &[Value]) -> Result<Value> {
     let used: BTreeSet<u64> = all
         .iter()
-        .filter(|it| it["properties"]["direction"] != "Outbound")
-        .filter_map(|it| it["properties"]["priority"].as_u64())
+        .filter(|object| object["properties"]["direction"] != "Outbound")
+        .filter_map(|object| object["properties"]["priority"].as_u64())
         .collect();
-    let is_free = |it: &u64| !used.contains(it);
+    let is_free = |number: &u64| !used.contains(number);
     let priority = match rule.access {
         "Deny" => (FIRST..=LAST).rev().find(is_free),
         _ => (FIRST..=LAST).find(is_free),
@@ -380,12 +383,12 @@ fn check_limits(all: &[Value]) -> Result<()> {
         ("rules", all.len(), MOST_RULES),
         (
             "source ranges",
-            sum(&|it| values(it, "sourceAddressPrefix", "sourceAddressPrefixes").len()),
+            sum(&|object| values(object, "sourceAddressPrefix", "sourceAddressPrefixes").len()),
             MOST_PREFIXES,
         ),
         (
             "destinations",
-            sum(&|it| destinations(it).len()),
+            sum(&|object| destinations(object).len()),
             MOST_PREFIXES,
         ),
     ];

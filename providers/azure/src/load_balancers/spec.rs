@@ -179,7 +179,7 @@ impl Spec {
         let named_subnet = text(annotations.get(&key::SUBNET)).filter(|_| is_internal);
         let ports = ports(service, config, &mut annotations, is_internal, &families);
         let may_link =
-            families.iter().any(|it| !it.is_ipv6) && (is_internal || families[0].to_nodes);
+            families.iter().any(|family| !family.is_ipv6) && (is_internal || families[0].to_nodes);
         let link_subnet = named_subnet.as_deref().or(Some(&config.file.subnet_name));
         let link = link::parse(config, &mut annotations, link_subnet, may_link);
         let has_one_rule = is_internal && annotations.get(&key::ALL_PORTS) == Some(true);
@@ -190,7 +190,7 @@ impl Spec {
             is_internal,
             (&families, &ports),
         );
-        let ports: Vec<SpecPort> = ports.into_iter().filter(|it| it.has_rule).collect();
+        let ports: Vec<SpecPort> = ports.into_iter().filter(|port| port.has_rule).collect();
         let spec = Self {
             is_internal,
             balancers: annotations.get(&key::BALANCERS).unwrap_or_default(),
@@ -203,7 +203,7 @@ impl Spec {
             address_tags,
             dns_label: annotations
                 .get(&key::DNS_LABEL)
-                .map(|it| it.trim().to_owned()),
+                .map(|dns_label| dns_label.trim().to_owned()),
             additional: additional(&mut annotations, config),
             link,
             security,
@@ -221,8 +221,8 @@ impl Spec {
 }
 
 fn trimmed(text: Option<String>) -> Option<String> {
-    text.map(|it| it.trim().to_owned())
-        .filter(|it| !it.is_empty())
+    text.map(|text| text.trim().to_owned())
+        .filter(|text| !text.is_empty())
 }
 
 /// Returns the further addresses of a Service that may be addresses of a public load balancer.
@@ -253,10 +253,10 @@ fn families(
 ) -> Vec<Family> {
     let spec = service.spec.as_ref();
     let stated: Vec<bool> = spec
-        .and_then(|it| it.ip_families.as_ref())
+        .and_then(|spec| spec.ip_families.as_ref())
         .into_iter()
         .flatten()
-        .map(|it| it == "IPv6")
+        .map(|ip_families| ip_families == "IPv6")
         .collect();
     let stated = if stated.is_empty() {
         vec![false]
@@ -264,12 +264,13 @@ fn families(
         stated
     };
     let of_spec = spec
-        .and_then(|it| it.load_balancer_ip.as_deref())
-        .filter(|it| !it.is_empty());
-    let of_spec: Option<IpAddr> = of_spec.and_then(|it| {
-        it.parse()
+        .and_then(|spec| spec.load_balancer_ip.as_deref())
+        .filter(|load_balancer_ip| !load_balancer_ip.is_empty());
+    let of_spec: Option<IpAddr> = of_spec.and_then(|entry| {
+        entry
+            .parse()
             .map_err(|_| {
-                annotations.mistake(format!("spec.loadBalancerIP: {it:?} is no IP address"))
+                annotations.mistake(format!("spec.loadBalancerIP: {entry:?} is no IP address"))
             })
             .ok()
     });
@@ -278,7 +279,7 @@ fn families(
     let mut family = |is_ipv6: bool| {
         let by_family = annotations.get(if is_ipv6 { &key::IPV6 } else { &key::IPV4 });
         let address = by_family.or(of_spec.filter(|ip| ip.is_ipv6() == is_ipv6));
-        if let Some(ip) = address.filter(|it| !is_internal && !is_public(*it)) {
+        if let Some(ip) = address.filter(|address| !is_internal && !is_public(*address)) {
             annotations.mistake(format!(
                 "address {ip}: a public load balancer needs a public address"
             ));
@@ -350,7 +351,7 @@ fn ports(
     let is_sticky = service
         .spec
         .as_ref()
-        .and_then(|it| it.session_affinity.as_deref())
+        .and_then(|spec| spec.session_affinity.as_deref())
         == Some("ClientIP");
     let idle = annotations.get(&key::IDLE_TIMEOUT).unwrap_or(4);
     let resets = annotations.get(&key::NO_TCP_RESET) != Some(true);
@@ -370,7 +371,7 @@ fn ports(
         };
         let own = OfPort(service, port.number);
         let has_rule = !own.is_true("no_lb_rule");
-        if port.node_port == 0 && families.iter().any(|it| it.to_nodes) {
+        if port.node_port == 0 && families.iter().any(|family| family.to_nodes) {
             annotations.mistake(format!(
                 "port {}: has no node port; set allocateLoadBalancerNodePorts",
                 port.number
@@ -412,7 +413,7 @@ fn for_all(ports: &[SpecPort]) -> Vec<SpecPort> {
     let Some(mut first) = ports.first().cloned() else {
         return Vec::new();
     };
-    first.rule.probe = ports.iter().find_map(|it| it.rule.probe.clone());
+    first.rule.probe = ports.iter().find_map(|port| port.rule.probe.clone());
     vec![first]
 }
 
@@ -432,21 +433,25 @@ fn security(
     let ranges = annotations.get(&key::ALLOWED_RANGES).unwrap_or_default();
     let spec = service.spec.as_ref();
     let of_spec = spec
-        .and_then(|it| it.load_balancer_source_ranges.clone())
+        .and_then(|spec| spec.load_balancer_source_ranges.clone())
         .unwrap_or_default();
     let annotation = service
         .metadata
         .annotations
         .as_ref()
-        .and_then(|it| it.get(&format!("{PREFIX}load-balancer-source-ranges")));
+        .and_then(|annotations| annotations.get(&format!("{PREFIX}load-balancer-source-ranges")));
     let stated: Vec<&str> = ranges
         .split(',')
-        .chain(annotation.iter().flat_map(|it| it.split(',')))
+        .chain(
+            annotation
+                .iter()
+                .flat_map(|annotation| annotation.split(',')),
+        )
         .collect();
     let stated: Vec<&str> = stated
         .into_iter()
         .map(str::trim)
-        .filter(|it| !it.is_empty())
+        .filter(|text| !text.is_empty())
         .collect();
     if !of_spec.is_empty() && !stated.is_empty() {
         annotations.mistake(format!(
@@ -468,13 +473,13 @@ fn security(
     if annotations.get(&key::NO_SECURITY_RULES) == Some(true) || is_left_alone {
         return None;
     }
-    let is_everything = |it: &IpNet| it.prefix_len() == 0;
+    let is_everything = |network: &IpNet| network.prefix_len() == 0;
     let nothing_stated = networks.is_empty() && tags.is_empty();
     let mut rules = BTreeSet::new();
     for family in families {
         let of_family = networks
             .iter()
-            .filter(|it| matches!(it, IpNet::V6(_)) == family.is_ipv6);
+            .filter(|network| matches!(network, IpNet::V6(_)) == family.is_ipv6);
         let of_family: Vec<IpNet> = IpNet::aggregate(&of_family.copied().collect());
         let mut sources: Vec<String> = tags.clone();
         let mut prefixes: Vec<String> = of_family.iter().map(ToString::to_string).collect();
@@ -487,18 +492,16 @@ fn security(
             _ => {}
         }
         for (protocol, transport) in [("Tcp", "TCP"), ("Udp", "UDP"), ("*", "SCTP")] {
-            let of_protocol = ports.iter().filter(|it| it.transport == transport);
+            let of_protocol = ports.iter().filter(|port| port.transport == transport);
             let mut numbers: Vec<String> = of_protocol
-                .map(|it| it.number_for(family).to_string())
+                .map(|port| port.number_for(family).to_string())
                 .collect();
             numbers.sort();
             if !numbers.is_empty() {
                 let numbers = numbers.join(",");
-                rules.extend(
-                    sources
-                        .iter()
-                        .map(|it| format!("{} {protocol} Allow {it} {numbers}", family.name())),
-                );
+                rules.extend(sources.iter().map(|source| {
+                    format!("{} {protocol} Allow {source} {numbers}", family.name())
+                }));
             }
         }
         if denies && !networks.is_empty() {

@@ -93,13 +93,13 @@ pub(crate) fn place(id: &str) -> Option<Place<'_>> {
     let named = |index: usize, name: &str| {
         parts
             .get(index)
-            .is_some_and(|it| it.eq_ignore_ascii_case(name))
+            .is_some_and(|text| text.eq_ignore_ascii_case(name))
     };
     let is_machine = named(0, "subscriptions")
         && named(2, "resourceGroups")
         && named(4, "providers")
         && named(5, "Microsoft.Compute");
-    if !is_machine || parts.iter().any(|it| it.is_empty()) {
+    if !is_machine || parts.iter().any(|part| part.is_empty()) {
         return None;
     }
     let group = ResourceGroup {
@@ -116,7 +116,7 @@ pub(crate) fn place(id: &str) -> Option<Place<'_>> {
             let number = parts[9].rsplit('_').next()?;
             number
                 .bytes()
-                .all(|it| it.is_ascii_digit())
+                .all(|byte| byte.is_ascii_digit())
                 .then_some(Place {
                     group,
                     scale_set: Some(parts[7]),
@@ -232,7 +232,8 @@ impl Machines {
                 .for_each(|nic| nics.add(nic));
             views = self.views(group, shared_priority).await;
         }
-        let is_uniform = |it: &&Value| text(it, "/properties/orchestrationMode") != "Flexible";
+        let is_uniform =
+            |object: &&Value| text(object, "/properties/orchestrationMode") != "Flexible";
         let uniform = sets
             .iter()
             .filter(is_uniform)
@@ -249,7 +250,7 @@ impl Machines {
                 .await?
                 .into_items()
                 .iter()
-                .for_each(|it| nics.add_public(it));
+                .for_each(|object| nics.add_public(object));
             for set in sets.iter().filter(is_uniform) {
                 self.add_addresses(group, text(set, "/name"), shared_priority, &mut nics)
                     .await?;
@@ -287,9 +288,12 @@ impl Machines {
         let list = list
             .inspect_err(|error| tracing::debug!(%error, "states of machines are read one by one"));
         let list = list.map(ListResult::into_items).unwrap_or_default();
-        let views = list
-            .into_iter()
-            .map(|mut it| (id_of(&it), take(&mut it, &["properties", "instanceView"])));
+        let views = list.into_iter().map(|mut object| {
+            (
+                id_of(&object),
+                take(&mut object, &["properties", "instanceView"]),
+            )
+        });
         views.filter(|(_, view)| view.is_object()).collect()
     }
 
@@ -338,7 +342,9 @@ impl Machines {
                 shared_priority,
             )
             .await?;
-        list.into_items().iter().for_each(|it| nics.add_public(it));
+        list.into_items()
+            .iter()
+            .for_each(|object| nics.add_public(object));
         Ok(())
     }
 
@@ -355,7 +361,7 @@ impl Machines {
             .reads(of)
             .find(call.with_priority(priority))
             .await?;
-        Ok(found.filter(|it| !it.is_going()))
+        Ok(found.filter(|entry| !entry.is_going()))
     }
 
     async fn read(
@@ -389,7 +395,7 @@ impl Machines {
                     .list(&INSTANCE_INTERFACES, call, &shared_priority)
                     .await?
                     .complete()?;
-                list.into_items().iter().for_each(|it| nics.add(it));
+                list.into_items().iter().for_each(|object| nics.add(object));
                 if nics.public_ids().next().is_some() {
                     self.add_addresses(&place.group, set, &shared_priority, &mut nics)
                         .await?;
@@ -401,12 +407,12 @@ impl Machines {
                     return Ok(nics);
                 };
                 let nic: Option<Value> = self.arm.get(&INTERFACES, &group, &[name]).await?;
-                nic.iter().for_each(|it| nics.add(it));
+                nic.iter().for_each(|nic| nics.add(nic));
                 let public: Vec<String> = nics.public_ids().map(str::to_owned).collect();
                 for (group, name) in public.iter().filter_map(|id| place_of(id)) {
                     let address: Option<Value> =
                         self.arm.get(&PUBLIC_ADDRESSES, &group, &[name]).await?;
-                    address.iter().for_each(|it| nics.add_public(it));
+                    address.iter().for_each(|address| nics.add_public(address));
                 }
             }
         }
@@ -427,8 +433,8 @@ impl MachineSource for Machines {
         )
         .await?;
         let pages = readings.iter().map(ListResult::pages).sum();
-        let reason = readings.iter().find_map(|it| {
-            if let ListResult::Partial { reason, .. } = it {
+        let reason = readings.iter().find_map(|reading| {
+            if let ListResult::Partial { reason, .. } = reading {
                 Some(reason.clone())
             } else {
                 None
@@ -463,7 +469,7 @@ impl MachineSource for Machines {
         if let Some(machine) = self
             .by_id(&place.id(), priority)
             .await?
-            .filter(|it| it.name.eq_ignore_ascii_case(name))
+            .filter(|machine| machine.name.eq_ignore_ascii_case(name))
         {
             return Ok(vec![machine]);
         }
@@ -474,7 +480,7 @@ impl MachineSource for Machines {
             .into_items();
         Ok(all
             .into_iter()
-            .filter(|it| it.name.eq_ignore_ascii_case(name))
+            .filter(|machine| machine.name.eq_ignore_ascii_case(name))
             .collect())
     }
 
@@ -485,7 +491,7 @@ impl MachineSource for Machines {
         let own = &self.config.nodes.subscription;
         if let Some((_, other)) = found
             .as_ref()
-            .filter(|(_, it)| !it.group.subscription.eq_ignore_ascii_case(own))
+            .filter(|(_, entry)| !entry.group.subscription.eq_ignore_ascii_case(own))
         {
             return Err(Error::invalid(format!(
                 "provider ID {provider_id:?} is of subscription {}, and subscriptionId is {own}: the machine is not looked up there",

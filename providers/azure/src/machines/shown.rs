@@ -58,8 +58,8 @@ impl Shown {
         let zone = match self.zones.first() {
             Some(zone) => Some(format!("{region}-{zone}").to_ascii_lowercase()),
             // Machines in no zone are in a fault domain; without one, in the first.
-            None => view.map(|it| {
-                it["platformFaultDomain"]
+            None => view.map(|view| {
+                view["platformFaultDomain"]
                     .as_u64()
                     .unwrap_or_default()
                     .to_string()
@@ -73,7 +73,7 @@ impl Shown {
             .unwrap_or(&id);
         let (internal, external) = nics.addresses(key);
         let set = ["/virtualMachineScaleSet/id", "/availabilitySet/id"]
-            .map(|it| name_of(text(&self.properties, it)));
+            .map(|availability_set_id| name_of(text(&self.properties, availability_set_id)));
         Some(VirtualMachine {
             set: place
                 .scale_set
@@ -99,7 +99,7 @@ fn is_off(properties: &Value, view: &Value) -> bool {
         .as_array()
         .into_iter()
         .flatten()
-        .map(|it| text(it, "/code"));
+        .map(|status| text(status, "/code"));
     let is_settled = match text(properties, "/provisioningState") {
         // The list of states shows it among the others.
         "" => codes
@@ -118,7 +118,7 @@ pub(super) fn primary_interface(properties: &Value) -> Option<&str> {
     let all = properties["networkProfile"]["networkInterfaces"].as_array()?;
     let primary = all
         .iter()
-        .find(|it| it["properties"]["primary"] == true)
+        .find(|object| object["properties"]["primary"] == true)
         .or(all.first())?;
     primary["id"].as_str()
 }
@@ -144,13 +144,13 @@ impl Nics {
             _ => id,
         };
         let mut configurations: Vec<&Value> = items(nic, "ipConfigurations").collect();
-        configurations.sort_by_key(|it| it["properties"]["primary"] != true);
-        let address = |it: &&Value| {
-            let public = it
+        configurations.sort_by_key(|configuration| configuration["properties"]["primary"] != true);
+        let address = |object: &&Value| {
+            let public = object
                 .pointer("/properties/publicIPAddress/id")
                 .and_then(Value::as_str);
             Some((
-                text(it, "/properties/privateIPAddress").parse().ok()?,
+                text(object, "/properties/privateIPAddress").parse().ok()?,
                 public.map(str::to_ascii_lowercase),
             ))
         };

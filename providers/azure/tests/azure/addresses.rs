@@ -35,7 +35,7 @@ async fn shared_address_is_deleted_with_the_last_of_its_services() {
             cloud
                 .all(ADDRESSES)
                 .next()
-                .map(|it| text(&it["tags"]["k8s-azure-service"]))
+                .map(|object| text(&object["tags"]["k8s-azure-service"]))
                 .unwrap_or_default()
         };
         assert_eq!(tag(), "default/web,default/mail");
@@ -118,7 +118,7 @@ async fn ip_tags_of_an_existing_address_change_only_if_the_configuration_says_so
         let cloud = harness.fake.lock();
         let shown = cloud.all(ADDRESSES).next().unwrap();
         let tags = list(&shown["properties"]["ipTags"])
-            .map(|it| format!("{}={}", text(&it["ipTagType"]), text(&it["tag"])));
+            .map(|ip_tags| format!("{}={}", text(&ip_tags["ipTagType"]), text(&ip_tags["tag"])));
         assert_eq!(tags.collect::<Vec<_>>(), [expected]);
     }
 }
@@ -132,12 +132,12 @@ async fn dns_label_is_set_kept_removed_and_never_that_of_a_users_address() {
         cloud
             .all(ADDRESSES)
             .next()
-            .map(|it| text(&it["properties"]["dnsSettings"]["domainNameLabel"]))
+            .map(|object| text(&object["properties"]["dnsSettings"]["domainNameLabel"]))
     };
     let of = |label: Option<&str>| {
         let annotations: Vec<_> = label
             .into_iter()
-            .map(|it| ("azure-dns-label-name", it))
+            .map(|label| ("azure-dns-label-name", label))
             .collect();
         service("web", &[80], &annotations, &Value::Null)
     };
@@ -187,7 +187,10 @@ async fn address_that_azure_did_not_provision_is_written_again() {
         .unwrap();
     let changes = harness.changes();
     assert_eq!(
-        changes.iter().filter(|it| **it == PUT_ADDRESS).count(),
+        changes
+            .iter()
+            .filter(|change| **change == PUT_ADDRESS)
+            .count(),
         1,
         "{changes:?}"
     );

@@ -216,7 +216,7 @@ async fn token_requests(config: &Value, variables: &[(&str, &str)]) -> Vec<(Stri
             let (head, body) = request.into_parts();
             let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
             let marks = ["metadata", "x-identity-header"]
-                .map(|name| head.headers.get(name).map_or("", |it| it.to_str().unwrap()).to_owned());
+                .map(|name| head.headers.get(name).map_or("", |header| header.to_str().unwrap()).to_owned());
             let place = format!("{} {} {}", head.method, head.uri, marks.join(""));
             seen.lock().push((place, String::from_utf8_lossy(&body).into_owned()));
             let token = json!({"access_token": "fake-token", "expires_in": 3600, "expires_on": "1"});
@@ -377,13 +377,13 @@ async fn managed_identity_takes_tokens_of_the_network_tenant_from_a_vault() {
     assert!(
         places
             .iter()
-            .any(|it| it.starts_with(&format!("GET {vault}?api-version="))),
+            .any(|text| text.starts_with(&format!("GET {vault}?api-version="))),
         "{places:#?}"
     );
     assert!(
         places
             .iter()
-            .any(|it| it.contains("&resource=https%3A%2F%2Fvault.azure.net")),
+            .any(|text| text.contains("&resource=https%3A%2F%2Fvault.azure.net")),
         "{places:#?}"
     );
     assert!(
@@ -427,7 +427,8 @@ async fn machines_of_another_tenant_join_pools_with_a_token_of_each() {
                 ));
             }
             let auxiliary = request.headers().get("x-ms-authorization-auxiliary");
-            let auxiliary = auxiliary.map_or(String::new(), |it| it.to_str().unwrap().to_owned());
+            let auxiliary =
+                auxiliary.map_or(String::new(), |header| header.to_str().unwrap().to_owned());
             seen.lock().push((
                 format!("{} {}", request.method(), request.uri().path()),
                 auxiliary,
@@ -443,7 +444,7 @@ async fn machines_of_another_tenant_join_pools_with_a_token_of_each() {
         .await
         .unwrap();
     let log = log.lock();
-    let joins = |it: &str| it.starts_with("PUT ") && it.contains("/virtualMachineScaleSets/");
+    let joins = |text: &str| text.starts_with("PUT ") && text.contains("/virtualMachineScaleSets/");
     assert!(
         log.iter().filter(|(place, _)| joins(place)).count() > 1,
         "{log:#?}"

@@ -126,7 +126,7 @@ async fn every_request_and_answer_fits_the_description() {
                 .diagnose()
                 .await
                 .iter()
-                .all(|it| it.severity == cloud_provider::Severity::Ok)
+                .all(|finding| finding.severity == cloud_provider::Severity::Ok)
         );
         let routes = provider.routes().unwrap();
         for (node, destination) in [("worker-1", "10.244.1.0/24"), ("worker-2", "10.244.2.0/24")] {

@@ -111,7 +111,10 @@ impl Harness {
         self.fake.fault_injector().forget_requests();
         let is_change =
             |route: &String| !route.starts_with("GET ") && !route.starts_with("POST /{tenant}");
-        requests.map(|it| it.route).filter(is_change).collect()
+        requests
+            .map(|request| request.route)
+            .filter(is_change)
+            .collect()
     }
 
     pub(crate) fn setup(&self) -> Setup {
@@ -200,7 +203,7 @@ impl Harness {
         self.fake
             .lock()
             .all(ADDRESSES)
-            .map(|it| text(&it["name"]))
+            .map(|object| text(&object["name"]))
             .collect()
     }
 
@@ -226,7 +229,7 @@ impl Harness {
             .clone();
         rules
             .into_iter()
-            .filter(|it| text(&it["name"]).starts_with("k8s-azure-lb_"))
+            .filter(|rule| text(&rule["name"]).starts_with("k8s-azure-lb_"))
             .collect()
     }
 }

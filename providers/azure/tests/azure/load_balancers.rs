@@ -31,7 +31,7 @@ async fn rules(
     let shown = harness.balancer(name);
     let all = |key: &str| {
         list(&shown["properties"][key])
-            .map(|it| it["properties"].clone())
+            .map(|properties| properties["properties"].clone())
             .collect()
     };
     Ok((all("loadBalancingRules"), all("probes")))
@@ -131,7 +131,7 @@ async fn port_settings_win_over_the_protocol_of_the_application_and_the_service(
         let (all, probes) = rules(&[80], annotations, &more).await.unwrap();
         let protocol = probes
             .first()
-            .map_or(String::new(), |it| text(&it["protocol"]));
+            .map_or(String::new(), |probes| text(&probes["protocol"]));
         assert_eq!((all.len(), &*protocol), (1, expected), "{annotations:?}");
     }
     let sctp =
@@ -158,7 +158,7 @@ async fn shared_probe_lives_as_long_as_a_service_uses_it() {
         let of_all = |harness: &Harness| {
             let shown = harness.balancer("kubernetes");
             list(&shown["properties"]["probes"])
-                .map(|it| (text(&it["name"]), it["properties"]["port"].clone()))
+                .map(|probes| (text(&probes["name"]), probes["properties"]["port"].clone()))
                 .collect::<Vec<_>>()
         };
         let shared = (
@@ -199,7 +199,7 @@ async fn without_a_floating_address_security_rules_lead_to_nodes_and_further_add
     let nodes = harness.cluster.nodes();
     let mut expected: Vec<_> = nodes
         .iter()
-        .map(|it| it.addresses[0].address.to_string())
+        .map(|node| node.addresses[0].address.to_string())
         .chain(["20.9.9.9".into()])
         .collect();
     expected.sort();
@@ -229,8 +229,12 @@ async fn with_further(
         .ensure_among(&provider, &web, &all)
         .await
         .map_err(|error| error.to_string())?;
-    let ingress = status.and_then(|it| it.ingress).unwrap_or_default();
-    Ok(ingress.into_iter().skip(1).filter_map(|it| it.ip).collect())
+    let ingress = status.and_then(|status| status.ingress).unwrap_or_default();
+    Ok(ingress
+        .into_iter()
+        .skip(1)
+        .filter_map(|ingress| ingress.ip)
+        .collect())
 }
 
 /// Returns a Service with this status, which may name the address in its annotation, too.
@@ -479,11 +483,11 @@ async fn security_rules_admit_the_stated_sources_and_leave_with_the_service() {
     let mut shown: Vec<_> = harness
         .security_rules()
         .iter()
-        .map(|it| {
+        .map(|security_rule| {
             format!(
                 "{} {}",
-                text(&it["properties"]["access"]),
-                text(&it["properties"]["sourceAddressPrefix"])
+                text(&security_rule["properties"]["access"]),
+                text(&security_rule["properties"]["sourceAddressPrefix"])
             )
         })
         .collect();
@@ -492,7 +496,7 @@ async fn security_rules_admit_the_stated_sources_and_leave_with_the_service() {
     let mut priorities: Vec<_> = harness
         .security_rules()
         .iter()
-        .map(|it| it["properties"]["priority"].as_u64().unwrap())
+        .map(|security_rule| security_rule["properties"]["priority"].as_u64().unwrap())
         .collect();
     priorities.sort_unstable();
     assert_eq!(priorities, [500, 501, 4095]);
@@ -539,7 +543,10 @@ async fn service_with_two_families_has_two_of_each() {
             .unwrap()
             .ingress
             .unwrap();
-        let ips: Vec<_> = ingress.iter().map(|it| it.ip.as_deref().unwrap()).collect();
+        let ips: Vec<_> = ingress
+            .iter()
+            .map(|ingress| ingress.ip.as_deref().unwrap())
+            .collect();
         assert!(
             ips.len() == 2 && ips[0].contains(':') && ips[1].contains('.'),
             "{form:?}: {ips:?}"
@@ -552,7 +559,7 @@ async fn service_with_two_families_has_two_of_each() {
         let owner = cloud_provider::default_load_balancer_name(&web);
         let names = |key: &str| {
             let mut names: Vec<_> = list(&shown["properties"][key])
-                .map(|it| text(&it["name"]))
+                .map(|properties| text(&properties["name"]))
                 .collect();
             names.sort();
             names
@@ -574,11 +581,12 @@ async fn service_with_two_families_has_two_of_each() {
             interfaces + list(&pool["properties"]["loadBalancerBackendAddresses"]).count()
         };
         assert!(
-            list(&shown["properties"]["backendAddressPools"]).all(|it| members(it) == 2),
+            list(&shown["properties"]["backendAddressPools"])
+                .all(|backend_address_pool| members(backend_address_pool) == 2),
             "{shown:#}"
         );
         let of_rule = list(&shown["properties"]["loadBalancingRules"])
-            .find(|it| text(&it["name"]).ends_with("IPv6"));
+            .find(|load_balancing_rule| text(&load_balancing_rule["name"]).ends_with("IPv6"));
         let backend = &of_rule.unwrap()["properties"]["backendPort"];
         assert_eq!(
             *backend,
@@ -656,10 +664,10 @@ async fn private_link_service_follows_its_annotations_and_goes_before_its_fronte
     let link = id("Microsoft.Network/privateLinkServices", &name);
     let shown = || harness.fake.lock().get(&link).cloned().unwrap_or_default();
     let configurations: Vec<_> = list(&shown()["properties"]["ipConfigurations"])
-        .map(|it| {
+        .map(|ip_configurations| {
             (
-                text(&it["properties"]["privateIPAddress"]),
-                it["properties"]["primary"] == true,
+                text(&ip_configurations["properties"]["privateIPAddress"]),
+                ip_configurations["properties"]["primary"] == true,
             )
         })
         .collect();
@@ -684,8 +692,8 @@ async fn private_link_service_follows_its_annotations_and_goes_before_its_fronte
         ["PUT /Microsoft.Network/privateLinkServices/{name}"]
     );
     assert_eq!(list(&shown()["properties"]["ipConfigurations"]).count(), 1);
-    harness.fake.lock().edit(&link, |it| {
-        it["properties"]["privateEndpointConnections"] = json!([{"name": "theirs"}])
+    harness.fake.lock().edit(&link, |object| {
+        object["properties"]["privateEndpointConnections"] = json!([{"name": "theirs"}])
     });
     // Without the annotation, the private link service is found when Azure refuses to remove its frontend.
     for annotations in [&[INTERNAL, create][..], &[INTERNAL]] {
@@ -728,7 +736,7 @@ async fn services_whose_namespaces_and_names_join_to_one_text_have_pools_of_thei
         let pools = |harness: &Harness| {
             let shown = harness.balancer("kubernetes");
             let mut names: Vec<_> = list(&shown["properties"]["backendAddressPools"])
-                .map(|it| text(&it["name"]))
+                .map(|backend_address_pools| text(&backend_address_pools["name"]))
                 .collect();
             names.sort();
             names
@@ -761,10 +769,11 @@ async fn several_load_balancers_share_services_and_nodes() {
     let provider = harness.started().await;
     let members = |name: &str, pool: &str| {
         let shown = harness.balancer(name);
-        let pools =
-            list(&shown["properties"]["backendAddressPools"]).filter(|it| it["name"] == *pool);
-        let members = pools.flat_map(|it| list(&it["properties"]["loadBalancerBackendAddresses"]));
-        let mut names: Vec<_> = members.map(|it| text(&it["name"])).collect();
+        let pools = list(&shown["properties"]["backendAddressPools"])
+            .filter(|backend_address_pool| backend_address_pool["name"] == *pool);
+        let members =
+            pools.flat_map(|pool| list(&pool["properties"]["loadBalancerBackendAddresses"]));
+        let mut names: Vec<_> = members.map(|members| text(&members["name"])).collect();
         names.sort();
         names
     };

@@ -10,12 +10,12 @@ use crate::harness::{ADDRESSES, BALANCERS, Form, Harness, list, service, text};
 fn members(harness: &Harness) -> (Vec<String>, Vec<String>) {
     let shown = harness.balancer("kubernetes");
     let pool = list(&shown["properties"]["backendAddressPools"])
-        .find(|it| it["name"] == "kubernetes")
+        .find(|backend_address_pool| backend_address_pool["name"] == "kubernetes")
         .unwrap()
         .clone();
     let addresses = list(&pool["properties"]["loadBalancerBackendAddresses"]);
     let mut addresses: Vec<_> = addresses
-        .map(|it| text(&it["properties"]["ipAddress"]))
+        .map(|addresses| text(&addresses["properties"]["ipAddress"]))
         .collect();
     addresses.sort();
     (
@@ -48,18 +48,21 @@ async fn pools_change_from_interfaces_to_addresses_and_back() {
             let provider = harness.started().await;
             let outcomes = services
                 .iter()
-                .map(|it| harness.ensure_among(&provider, it, &services));
+                .map(|service| harness.ensure_among(&provider, service, &services));
             futures::future::join_all(outcomes)
                 .await
                 .into_iter()
-                .for_each(|it| drop(it.unwrap()));
+                .for_each(|join_all| drop(join_all.unwrap()));
             let (addresses, interfaces) = members(&harness);
             assert_eq!(
                 (addresses.len(), interfaces.len()),
                 expected,
                 "{machines:?} {config}: {interfaces:?}"
             );
-            let uses_api = harness.changes().iter().any(|it| it.starts_with("POST "));
+            let uses_api = harness
+                .changes()
+                .iter()
+                .any(|change| change.starts_with("POST "));
             assert_eq!(
                 uses_api,
                 config["enableMigrateToIPBasedBackendPoolAPI"] == true
@@ -111,9 +114,9 @@ async fn preconfigured_pools_keep_the_members_that_others_choose() {
             (expected, expected / 2),
             "{stated}"
         );
-        harness.fake.lock().edit(&id(BALANCERS, "kubernetes"), |it| {
+        harness.fake.lock().edit(&id(BALANCERS, "kubernetes"), |kubernetes| {
             let theirs = json!([{"name": "theirs", "properties": {"ipAddress": "10.9.0.1"}}]);
-            it["properties"]["backendAddressPools"][0]["properties"]["loadBalancerBackendAddresses"] = theirs;
+            kubernetes["properties"]["backendAddressPools"][0]["properties"]["loadBalancerBackendAddresses"] = theirs;
         });
         let provider = harness.started().await;
         harness
@@ -134,8 +137,8 @@ async fn basic_load_balancer_has_the_machines_of_the_primary_set() {
     let harness = Harness::new(Form::Interfaces).with(config);
     let machine = harness.fake.lock().ids("worker-1").remove(0);
     let set = id("Microsoft.Compute/availabilitySets", "FIRST");
-    harness.fake.lock().edit(&machine, |it| {
-        it["properties"]["availabilitySet"] = json!({ "id": set })
+    harness.fake.lock().edit(&machine, |object| {
+        object["properties"]["availabilitySet"] = json!({ "id": set })
     });
     let provider = harness.started().await;
     let web = service(
@@ -202,7 +205,7 @@ async fn pool_of_addresses_names_its_network_once_as_the_go_program_does() {
     assert!(
         members
             .iter()
-            .all(|it| it["properties"]["virtualNetwork"].is_null()),
+            .all(|member| member["properties"]["virtualNetwork"].is_null()),
         "{members:?}"
     );
     // As former versions wrote it.
@@ -210,8 +213,8 @@ async fn pool_of_addresses_names_its_network_once_as_the_go_program_does() {
     harness
         .fake
         .lock()
-        .edit(&id(BALANCERS, "kubernetes"), |it| {
-            let pool = &mut it["properties"]["backendAddressPools"][0]["properties"];
+        .edit(&id(BALANCERS, "kubernetes"), |kubernetes| {
+            let pool = &mut kubernetes["properties"]["backendAddressPools"][0]["properties"];
             pool["virtualNetwork"] = Value::Null;
             pool["loadBalancerBackendAddresses"] = members.into();
         });
@@ -225,7 +228,7 @@ async fn pool_of_addresses_names_its_network_once_as_the_go_program_does() {
         all.len() == 3
             && all
                 .iter()
-                .all(|it| it["properties"]["virtualNetwork"].is_null()),
+                .all(|object| object["properties"]["virtualNetwork"].is_null()),
         "{all:?}"
     );
 }

@@ -23,7 +23,7 @@ async fn interface_that_azure_refuses_is_left_out_and_the_service_is_published()
     let status = harness.ensure(&provider, &web).await.unwrap().unwrap();
     assert_eq!(
         (
-            status.ingress.map(|it| it.len()),
+            status.ingress.map(|ingress| ingress.len()),
             harness.security_rules().len()
         ),
         (Some(1), 1)
@@ -42,7 +42,7 @@ async fn interface_that_azure_refuses_is_left_out_and_the_service_is_published()
     assert_eq!(
         events
             .iter()
-            .filter(|it| it.contains("LoadBalancerNodeLeftOut"))
+            .filter(|event| event.contains("LoadBalancerNodeLeftOut"))
             .count(),
         1,
         "{events:?}"

@@ -159,7 +159,10 @@ async fn shut_down_machine_is_one_that_azure_is_not_changing() {
 async fn machine_in_no_zone_has_its_fault_domain() {
     let harness = Harness::new(Form::Addresses);
     let id = harness.fake.lock().ids("worker-1").remove(0);
-    harness.fake.lock().edit(&id, |it| it["zones"] = json!([]));
+    harness
+        .fake
+        .lock()
+        .edit(&id, |object| object["zones"] = json!([]));
     let found = state(&harness, node(&harness, "worker-1")).await.unwrap();
     assert!(
         matches!(&found, InstanceState::Present { metadata: Some(it), .. } if it.zone == "1"),
@@ -272,12 +275,16 @@ async fn node_that_is_shut_down_and_not_ready_is_out_of_service() {
         harness.cluster.set_node(tainted);
         let _provider = harness.started().await;
         let written = patches(&harness).await;
-        let names = written.first().map(|it| {
-            list(&it["taints"])
-                .map(|it| text(&it["key"]).rsplit('/').next().unwrap().to_owned())
+        let names = written.first().map(|object| {
+            list(&object["taints"])
+                .map(|taints| text(&taints["key"]).rsplit('/').next().unwrap().to_owned())
                 .collect::<Vec<_>>()
         });
-        assert_eq!(names.map(|it| json!(it)), expected, "{taints:?} {ready:?}");
+        assert_eq!(
+            names.map(|names| json!(names)),
+            expected,
+            "{taints:?} {ready:?}"
+        );
     }
 }
 
@@ -307,7 +314,7 @@ async fn nodes_get_pod_ranges_of_each_family_if_the_flags_say_so() {
     let mut written: Vec<_> = patches(&harness)
         .await
         .iter()
-        .map(|it| it["podCIDRs"].clone())
+        .map(|patch| patch["podCIDRs"].clone())
         .collect();
     written.sort_by_key(ToString::to_string);
     assert_eq!(
@@ -352,13 +359,13 @@ async fn node_gets_a_pod_range_of_the_length_in_the_tag_of_its_set() {
         harness
             .fake
             .lock()
-            .edit(&set, |it| it["tags"] = tags["tags"].clone());
+            .edit(&set, |object| object["tags"] = tags["tags"].clone());
         if form == Form::Addresses {
             let set = azure_fake::id("Microsoft.Compute/availabilitySets", "FEW");
             harness.fake.lock().insert(&set, tags);
             let machine = harness.fake.lock().ids("worker-2").remove(0);
-            harness.fake.lock().edit(&machine, |it| {
-                it["properties"]["availabilitySet"] = json!({ "id": set })
+            harness.fake.lock().edit(&machine, |object| {
+                object["properties"]["availabilitySet"] = json!({ "id": set })
             });
         }
         let flags = Environment::of([
@@ -377,7 +384,7 @@ async fn node_gets_a_pod_range_of_the_length_in_the_tag_of_its_set() {
         let mut written: Vec<_> = patches(&harness)
             .await
             .iter()
-            .map(|it| text(&it["podCIDR"]))
+            .map(|patch| text(&patch["podCIDR"]))
             .collect();
         written.sort();
         assert_eq!(written, expected, "{allocator} {form:?}");
@@ -413,7 +420,7 @@ async fn routes_are_written_together_and_those_of_others_stay() {
         .cloned()
         .unwrap();
     let names: Vec<_> = list(&table["properties"]["routes"])
-        .map(|it| text(&it["name"]))
+        .map(|routes| text(&routes["name"]))
         .collect();
     assert_eq!(names, ["worker-1____102441024", "worker-2____102442024"]);
     let listed = routes.list(&cluster).await.unwrap();

@@ -165,7 +165,7 @@ async fn denial_of_a_shared_address_ends_with_its_service() {
         harness
             .security_rules()
             .iter()
-            .filter(|it| it["properties"]["access"] == "Deny")
+            .filter(|security_rule| security_rule["properties"]["access"] == "Deny")
             .count()
     };
     assert_eq!(denials(), 1);
@@ -232,7 +232,7 @@ async fn rule_that_somebody_opened_is_closed_again() {
                 let rules = group["properties"]["securityRules"].as_array_mut().unwrap();
                 let rule = rules
                     .iter_mut()
-                    .find(|it| text(&it["name"]).starts_with("k8s-azure-lb_"))
+                    .find(|rule| text(&rule["name"]).starts_with("k8s-azure-lb_"))
                     .unwrap();
                 let properties = rule["properties"].as_object_mut().unwrap();
                 properties.remove(many);

@@ -25,10 +25,20 @@ async fn hundred_services_are_created_with_few_writes_of_the_shared_documents() 
         let services: Vec<_> = (0..100)
             .map(|number| service(&format!("web-{number}"), &[80], &[], &Value::Null))
             .collect();
-        let outcomes = join_all(services.iter().map(|it| harness.ensure(&provider, it))).await;
+        let outcomes = join_all(
+            services
+                .iter()
+                .map(|service| harness.ensure(&provider, service)),
+        )
+        .await;
         let addresses: std::collections::BTreeSet<_> = outcomes
             .into_iter()
-            .map(|it| it.unwrap().unwrap().ingress.unwrap()[0].ip.clone().unwrap())
+            .map(|outcome| {
+                outcome.unwrap().unwrap().ingress.unwrap()[0]
+                    .ip
+                    .clone()
+                    .unwrap()
+            })
             .collect();
         assert_eq!(addresses.len(), 100);
         let fault_injector = harness.fake.fault_injector();
@@ -53,8 +63,13 @@ async fn hundred_services_are_created_with_few_writes_of_the_shared_documents() 
             100
         );
         fault_injector.forget_requests();
-        let outcomes = join_all(services.iter().map(|it| harness.delete(&provider, it))).await;
-        outcomes.into_iter().for_each(|it| it.unwrap());
+        let outcomes = join_all(
+            services
+                .iter()
+                .map(|service| harness.delete(&provider, service)),
+        )
+        .await;
+        outcomes.into_iter().for_each(|outcome| outcome.unwrap());
         let removals = fault_injector.count("DELETE /Microsoft.Network/loadBalancers/{name}");
         let writes = fault_injector.count(PUT_BALANCER) + removals;
         assert!(
@@ -75,8 +90,8 @@ async fn unknown_fields_and_elements_of_others_are_written_back_unchanged() {
     harness
         .fake
         .lock()
-        .edit(&id(BALANCERS, "kubernetes"), |it| {
-            it["properties"]["mystery"] = json!({"a": [1, 2]})
+        .edit(&id(BALANCERS, "kubernetes"), |kubernetes| {
+            kubernetes["properties"]["mystery"] = json!({"a": [1, 2]})
         });
     let provider = harness.started().await;
     let web = service("web", &[80], &[], &Value::Null);
@@ -85,14 +100,14 @@ async fn unknown_fields_and_elements_of_others_are_written_back_unchanged() {
     harness
         .fake
         .lock()
-        .edit(&id(BALANCERS, "kubernetes"), |it| {
-            let frontends = it["properties"]["frontendIPConfigurations"]
+        .edit(&id(BALANCERS, "kubernetes"), |kubernetes| {
+            let frontends = kubernetes["properties"]["frontendIPConfigurations"]
                 .as_array_mut()
                 .unwrap();
             frontends
                 .iter_mut()
-                .filter(|it| it["name"] == *name)
-                .for_each(|it| it["properties"]["gateway"] = json!("x"));
+                .filter(|frontend| frontend["name"] == *name)
+                .for_each(|frontend| frontend["properties"]["gateway"] = json!("x"));
         });
     harness
         .ensure(&provider, &service("web", &[80, 443], &[], &Value::Null))
@@ -102,7 +117,7 @@ async fn unknown_fields_and_elements_of_others_are_written_back_unchanged() {
     assert_eq!(shown["properties"]["mystery"], json!({"a": [1, 2]}));
     let of = |name: &str| {
         list(&shown["properties"]["frontendIPConfigurations"])
-            .find(|it| it["name"] == name)
+            .find(|object| object["name"] == name)
             .cloned()
             .unwrap()
     };
@@ -110,7 +125,7 @@ async fn unknown_fields_and_elements_of_others_are_written_back_unchanged() {
     harness.delete(&provider, &web).await.unwrap();
     let left = harness.balancer("kubernetes");
     let names: Vec<_> = list(&left["properties"]["frontendIPConfigurations"])
-        .map(|it| text(&it["name"]))
+        .map(|object| text(&object["name"]))
         .collect();
     assert_eq!(
         (names, left["tags"]["team"].clone()),
@@ -174,7 +189,7 @@ async fn throttled_type_of_resources_delays_nothing_else() {
         .unwrap()
         .lookup(&nodes, LookupRequest::METADATA)
         .await;
-    assert!(states.into_iter().all(|it| it.is_ok()));
+    assert!(states.into_iter().all(|state| state.is_ok()));
     let routes = provider.routes().unwrap();
     routes
         .create(
@@ -306,8 +321,8 @@ async fn load_balancer_of_another_cluster_is_left_alone() {
     harness
         .fake
         .lock()
-        .edit(&id(BALANCERS, "kubernetes"), |it| {
-            it["tags"] = json!({"ccm-rs-cluster": "other"})
+        .edit(&id(BALANCERS, "kubernetes"), |kubernetes| {
+            kubernetes["tags"] = json!({"ccm-rs-cluster": "other"})
         });
     let before = harness.balancer("kubernetes");
     let provider = harness.started().await;

@@ -21,11 +21,11 @@ async fn tags_of_the_configuration_replace_all_but_system_tags() {
     let resources = [id(BALANCERS, "kubernetes"), id(ADDRESSES, &address)];
     let tag = |more: Value| {
         for id in &resources {
-            harness.fake.lock().edit(id, |it| {
+            harness.fake.lock().edit(id, |object| {
                 more.as_object()
                     .unwrap()
                     .iter()
-                    .for_each(|(key, value)| it["tags"][key] = value.clone());
+                    .for_each(|(key, value)| object["tags"][key] = value.clone());
             });
         }
     };
@@ -76,8 +76,8 @@ async fn frontend_of_an_outbound_rule_stays_when_its_service_is_deleted() {
     harness
         .fake
         .lock()
-        .edit(&id(BALANCERS, "kubernetes"), |it| {
-            it["properties"]["outboundRules"] = json!([{"name": "outbound", "properties": {
+        .edit(&id(BALANCERS, "kubernetes"), |kubernetes| {
+            kubernetes["properties"]["outboundRules"] = json!([{"name": "outbound", "properties": {
                 "frontendIPConfigurations": [{"id": frontend}], "protocol": "All",
             }}]);
         });
@@ -86,7 +86,7 @@ async fn frontend_of_an_outbound_rule_stays_when_its_service_is_deleted() {
     assert_eq!(left["frontendIPConfigurations"][0]["id"], frontend);
     assert_eq!(
         list(&left["outboundRules"])
-            .map(|it| text(&it["name"]))
+            .map(|outbound_rules| text(&outbound_rules["name"]))
             .collect::<Vec<_>>(),
         ["outbound"]
     );
@@ -100,8 +100,8 @@ async fn security_rule_for_application_security_groups_stays_without_its_address
     let provider = harness.started().await;
     let web = service("web", &[80], &[], &Value::Null);
     harness.ensure(&provider, &web).await.unwrap();
-    harness.fake.lock().edit(&id(GROUP, azure_fake::SECURITY_GROUP), |it| {
-        it["properties"]["securityRules"][0]["properties"]["destinationApplicationSecurityGroups"] =
+    harness.fake.lock().edit(&id(GROUP, azure_fake::SECURITY_GROUP), |group| {
+        group["properties"]["securityRules"][0]["properties"]["destinationApplicationSecurityGroups"] =
             json!([{"id": id("Microsoft.Network/applicationSecurityGroups", "web")}]);
     });
     harness.delete(&provider, &web).await.unwrap();

@@ -14,10 +14,10 @@ fn recording(name: &str) -> Value {
 
 fn addresses(status: Option<&cloud_provider::LoadBalancerStatus>) -> Vec<String> {
     let ingress = status
-        .and_then(|it| it.ingress.as_ref())
+        .and_then(|status| status.ingress.as_ref())
         .into_iter()
         .flatten();
-    ingress.filter_map(|it| it.ip.clone()).collect()
+    ingress.filter_map(|ingress| ingress.ip.clone()).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -58,23 +58,23 @@ async fn take_over_from_the_go_program_changes_nothing() {
         let provider = harness.started().await;
         let routes = provider.routes().unwrap().list(&cluster()).await.unwrap();
         let nodes: Vec<_> = list(&left["nodes"])
-            .map(|it| text(&it["podCIDR"]))
+            .map(|nodes| text(&nodes["podCIDR"]))
             .collect();
         assert!(
             nodes
                 .iter()
-                .all(|range| routes.iter().any(|it| &*it.destination_cidr == range)),
+                .all(|range| routes.iter().any(|route| &*route.destination_cidr == range)),
             "{name}: {routes:?}"
         );
         let services: Vec<Service> = list(&left["services"])
-            .map(|it| serde_json::from_value(it.clone()).unwrap())
+            .map(|services| serde_json::from_value(services.clone()).unwrap())
             .collect();
         let mut failed = Vec::new();
         for service in &services {
             let before = service
                 .status
                 .as_ref()
-                .and_then(|it| it.load_balancer.as_ref());
+                .and_then(|status| status.load_balancer.as_ref());
             let status = harness
                 .ensure_among(&provider, service, &services)
                 .await

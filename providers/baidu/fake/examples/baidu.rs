@@ -26,12 +26,12 @@ async fn main() -> std::io::Result<()> {
     );
     console::serve(port, fake.router(), fake, |cloud, command, name| {
         match command {
-            "delete" => cloud.instances.retain(|it| it["name"] != name),
+            "delete" => cloud.instances.retain(|instance| instance["name"] != name),
             "stop" => cloud
                 .instances
                 .iter_mut()
-                .filter(|it| it["name"] == name)
-                .for_each(|it| it["status"] = "Stopped".into()),
+                .filter(|instance| instance["name"] == name)
+                .for_each(|instance| instance["status"] = "Stopped".into()),
             "load" => {
                 let all = console::read(name);
                 let list = |key: &str| all[key].as_array().cloned().unwrap_or_default();

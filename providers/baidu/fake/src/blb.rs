@@ -35,7 +35,7 @@ impl Baidu {
     }
 
     pub(crate) fn finish_blb(&mut self, id: &str, has_failed: bool) {
-        for blb in self.blbs.iter_mut().filter(|it| it["blbId"] == id) {
+        for blb in self.blbs.iter_mut().filter(|blb| blb["blbId"] == id) {
             blb["status"] = if has_failed {
                 "unavailable"
             } else {
@@ -75,15 +75,15 @@ fn named(body: &Value) -> Result<(), Refused> {
 }
 
 pub(crate) fn list(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
-    let fits = |it: &&Value| {
+    let fits = |object: &&Value| {
         [("name", "name"), ("blbId", "blbId"), ("address", "address")]
             .iter()
             .all(|(query, key)| {
-                let has = it[key].as_str().unwrap_or_default();
+                let has = object[key].as_str().unwrap_or_default();
                 let is_exact = request.query("exactlyMatch") == Some("true");
                 request
                     .query(query)
-                    .filter(|it| !it.is_empty())
+                    .filter(|query| !query.is_empty())
                     .is_none_or(|wanted| {
                         if is_exact {
                             has == wanted
@@ -104,8 +104,7 @@ pub(crate) fn list(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
 pub(crate) fn one(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
     let blb = find(&mut cloud.blbs, "blbId", request.id(), request)?;
     let mut answer = shown(blb, &["listeners", "backends", "subnetId"]);
-    let listener =
-        |it: &Value| json!({"port": it["listenerPort"].to_string(), "type": it["listenerType"]});
+    let listener = |object: &Value| json!({"port": object["listenerPort"].to_string(), "type": object["listenerType"]});
     answer["listener"] = array(&blb["listeners"]).map(listener).collect();
     Ok(Reply::new(200, answer))
 }
@@ -185,11 +184,11 @@ pub(crate) fn delete(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
     }
     cloud.work.forget(id);
     // The Go program deletes a BLB before its EIP, so the cloud must unbind the EIP.
-    for eip in cloud.eips.iter_mut().filter(|it| it["instanceId"] == id) {
+    for eip in cloud.eips.iter_mut().filter(|eip| eip["instanceId"] == id) {
         (eip["instanceId"], eip["instanceType"], eip["status"]) =
             ("".into(), "".into(), "available".into());
     }
-    cloud.blbs.retain(|it| it["blbId"] != id);
+    cloud.blbs.retain(|blb| blb["blbId"] != id);
     done()
 }
 
@@ -200,8 +199,8 @@ pub(crate) fn listeners(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
         .rsplit('/')
         .next()
         .and_then(|part| part.strip_suffix("listener"))
-        .filter(|it| !it.is_empty());
-    let fits = |it: &&Value| kind.is_none_or(|kind| it["listenerType"] == kind);
+        .filter(|text| !text.is_empty());
+    let fits = |object: &&Value| kind.is_none_or(|kind| object["listenerType"] == kind);
     page(
         request,
         cloud.has_more,
@@ -238,7 +237,7 @@ fn check_listener(body: &Value, is_udp: bool) -> Result<(), Refused> {
         if !body[key].is_null()
             && body[key]
                 .as_u64()
-                .is_none_or(|it| !(from..=to).contains(&it))
+                .is_none_or(|key| !(from..=to).contains(&key))
         {
             return Err(refuse(
                 "InappropriateJSON",
@@ -268,7 +267,7 @@ fn check_listener(body: &Value, is_udp: bool) -> Result<(), Refused> {
     }
     let is_known = ["RoundRobin", "LeastConnection", "Hash"]
         .iter()
-        .any(|it| body["scheduler"] == **it);
+        .any(|hash| body["scheduler"] == **hash);
     if is_known || body["scheduler"].is_null() {
         Ok(())
     } else {
@@ -294,9 +293,9 @@ pub(crate) fn create_listener(cloud: &mut Baidu, request: &ApiRequest) -> Answer
     }
     let kind = if is_udp { "UDP" } else { "TCP" };
     let blb = cloud.changed(request)?;
-    if array(&blb["listeners"])
-        .any(|it| it["listenerPort"] == body["listenerPort"] && it["listenerType"] == kind)
-    {
+    if array(&blb["listeners"]).any(|listener| {
+        listener["listenerPort"] == body["listenerPort"] && listener["listenerType"] == kind
+    }) {
         return Err(conflict("There is a listener on this port."));
     }
     let mut listener = json!({"listenerType": kind, "healthCheckType": kind, "healthCheckTimeoutInSecond": 3,
@@ -318,10 +317,12 @@ pub(crate) fn update_listener(cloud: &mut Baidu, request: &ApiRequest) -> Answer
         if is_udp { "UDP" } else { "TCP" },
         request
             .query("listenerPort")
-            .and_then(|it| it.parse::<u64>().ok()),
+            .and_then(|query| query.parse::<u64>().ok()),
     );
     let blb = cloud.changed(request)?;
-    let is_it = |it: &&mut Value| it["listenerType"] == kind && it["listenerPort"].as_u64() == port;
+    let is_it = |object: &&mut Value| {
+        object["listenerType"] == kind && object["listenerPort"].as_u64() == port
+    };
     let found = blb["listeners"]
         .as_array_mut()
         .and_then(|all| all.iter_mut().find(is_it));
@@ -337,30 +338,31 @@ pub(crate) fn delete_listeners(cloud: &mut Baidu, request: &ApiRequest) -> Answe
         return Err(refuse("InvalidHTTPRequest", "batchdelete"));
     }
     let blb = cloud.changed(request)?;
-    let is_gone = |it: &Value| {
+    let is_gone = |object: &Value| {
         has(
             &request.body["portTypeList"],
-            &json!({"port": it["listenerPort"], "type": it["listenerType"]}),
+            &json!({"port": object["listenerPort"], "type": object["listenerType"]}),
         )
     };
     blb["listeners"]
         .as_array_mut()
         .into_iter()
-        .for_each(|all| all.retain(|it| !is_gone(it)));
+        .for_each(|all| all.retain(|object| !is_gone(object)));
     done()
 }
 
 pub(crate) fn backends(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
     let blb = find(&mut cloud.blbs, "blbId", request.id(), request)?;
     let backends = blb["backends"].clone();
-    let with_ip = |it: &Value| {
-        let mut it = it.clone();
+    let with_ip = |object: &Value| {
+        let mut object = object.clone();
         let instance = cloud
             .instances
             .iter()
-            .find(|instance| instance["id"] == it["instanceId"]);
-        it["privateIp"] = instance.map_or_else(|| "".into(), |it| it["internalIp"].clone());
-        it
+            .find(|instance| instance["id"] == object["instanceId"]);
+        object["privateIp"] =
+            instance.map_or_else(|| "".into(), |instance| instance["internalIp"].clone());
+        object
     };
     page(
         request,
@@ -383,7 +385,8 @@ fn set_backends(cloud: &mut Baidu, request: &ApiRequest, is_new: bool) -> Answer
         if !cloud.has_instance(&backend["instanceId"], &request.project) {
             return Err(not_found("instance"));
         }
-        let is_near = |it: &Value| it["id"] == backend["instanceId"] && it["vpcId"] == crate::VPC;
+        let is_near =
+            |object: &Value| object["id"] == backend["instanceId"] && object["vpcId"] == crate::VPC;
         if !cloud.instances.iter().any(is_near) {
             return Err(refuse(
                 "InappropriateJSON",
@@ -398,7 +401,7 @@ fn set_backends(cloud: &mut Baidu, request: &ApiRequest, is_new: bool) -> Answer
     for backend in wanted {
         match all
             .iter_mut()
-            .find(|it| it["instanceId"] == backend["instanceId"])
+            .find(|object| object["instanceId"] == backend["instanceId"])
         {
             Some(there) => there["weight"] = backend["weight"].clone(),
             None if is_new => {
@@ -426,10 +429,10 @@ pub(crate) fn change_backends(cloud: &mut Baidu, request: &ApiRequest) -> Answer
         return set_backends(cloud, request, false);
     }
     let blb = cloud.changed(request)?;
-    let is_gone = |it: &Value| has(&request.body["backendServerList"], &it["instanceId"]);
+    let is_gone = |object: &Value| has(&request.body["backendServerList"], &object["instanceId"]);
     blb["backends"]
         .as_array_mut()
         .into_iter()
-        .for_each(|all| all.retain(|it| !is_gone(it)));
+        .for_each(|all| all.retain(|object| !is_gone(object)));
     done()
 }

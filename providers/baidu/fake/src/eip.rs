@@ -27,7 +27,7 @@ impl Baidu {
 
     /// Binds an EIP at once, as its owner does by hand.
     pub fn bind(&mut self, ip: &str, blb: &str) {
-        for eip in self.eips.iter_mut().filter(|it| it["eip"] == ip) {
+        for eip in self.eips.iter_mut().filter(|eip| eip["eip"] == ip) {
             (eip["instanceId"], eip["instanceType"], eip["status"]) =
                 (blb.into(), "BLB".into(), "binding".into());
         }
@@ -35,7 +35,7 @@ impl Baidu {
     }
 
     pub(crate) fn finish_eip(&mut self, ip: &str) {
-        let Some(eip) = self.eips.iter_mut().find(|it| it["eip"] == ip) else {
+        let Some(eip) = self.eips.iter_mut().find(|eip| eip["eip"] == ip) else {
             return;
         };
         let blb = eip["instanceId"].clone();
@@ -44,21 +44,25 @@ impl Baidu {
             (eip["instanceId"], eip["instanceType"]) = ("".into(), "".into());
         }
         eip["status"] = if is_bound { "binded" } else { "available" }.into();
-        for blb in self.blbs.iter_mut().filter(|it| it["blbId"] == blb) {
+        for blb in self
+            .blbs
+            .iter_mut()
+            .filter(|other_blb| other_blb["blbId"] == blb)
+        {
             blb["publicIp"] = if is_bound { ip } else { "" }.into();
         }
     }
 }
 
 pub(crate) fn list(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
-    let fits = |it: &&Value| {
+    let fits = |object: &&Value| {
         ["eip", "name", "instanceType", "instanceId", "status"]
             .iter()
             .all(|key| {
                 request
                     .query(key)
-                    .filter(|it| !it.is_empty())
-                    .is_none_or(|wanted| it[key] == wanted)
+                    .filter(|query| !query.is_empty())
+                    .is_none_or(|wanted| object[key] == wanted)
             })
     };
     page(
@@ -73,7 +77,7 @@ fn check_billing(billing: &Value) -> Result<(), Refused> {
     let is_prepaid = billing["paymentTiming"] == "Prepaid";
     let has_method = ["ByTraffic", "ByBandwidth"]
         .iter()
-        .any(|it| billing["billingMethod"] == **it);
+        .any(|bandwidth| billing["billingMethod"] == **bandwidth);
     let has_length = billing["reservation"]["reservationLength"].is_u64();
     if is_prepaid && has_length && billing["billingMethod"].is_null()
         || billing["paymentTiming"] == "Postpaid" && has_method
@@ -94,7 +98,7 @@ pub(crate) fn create(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
     };
     if body["bandwidthInMbps"]
         .as_u64()
-        .is_none_or(|it| !(1..=most).contains(&it))
+        .is_none_or(|bandwidth_in_mbps| !(1..=most).contains(&bandwidth_in_mbps))
         || required(body, "name")?.len() > 65
     {
         return Err(refuse("InappropriateJSON", "bandwidthInMbps or name"));
@@ -134,7 +138,7 @@ pub(crate) fn change(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
             request,
         )?["blbId"]
             .clone();
-        let is_taken = cloud.eips.iter().any(|it| it["instanceId"] == blb);
+        let is_taken = cloud.eips.iter().any(|eip| eip["instanceId"] == blb);
         if status != "available" || is_taken || required(body, "instanceType")? != "BLB" {
             return Err(conflict("The EIP cannot be bound."));
         }
@@ -150,7 +154,7 @@ pub(crate) fn change(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
         let most = 1000;
         let bandwidth = body["newBandwidthInMbps"]
             .as_u64()
-            .filter(|it| (1..=most).contains(it));
+            .filter(|bandwidth_in_mbp| (1..=most).contains(bandwidth_in_mbp));
         let Some(bandwidth) = bandwidth else {
             return Err(refuse("InappropriateJSON", "newBandwidthInMbps"));
         };
@@ -177,6 +181,6 @@ pub(crate) fn delete(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
         return Err(conflict("The EIP cannot be released."));
     }
     let ip = eip["eip"].clone();
-    cloud.eips.retain(|it| it["eip"] != ip);
+    cloud.eips.retain(|eip| eip["eip"] != ip);
     done()
 }

@@ -29,9 +29,11 @@ impl Baidu {
 
     /// Returns `true` if the account has the instance.
     pub(crate) fn has_instance(&self, id: &Value, account: &str) -> bool {
-        self.instances
-            .iter()
-            .any(|it| it["id"] == *id && it["account"] == account && it["status"] != "Deleted")
+        self.instances.iter().any(|instance| {
+            instance["id"] == *id
+                && instance["account"] == account
+                && instance["status"] != "Deleted"
+        })
     }
 
     /// Adds a rule to the route table, and returns its ID.
@@ -51,20 +53,28 @@ impl Baidu {
 }
 
 pub(crate) fn list(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
-    let fits = |it: &Value| {
+    let fits = |object: &Value| {
         [
             ("vpcId", "vpcId"),
             ("internalIp", "internalIp"),
             ("instanceNames", "name"),
         ]
         .iter()
-        .all(|(query, key)| request.query(query).is_none_or(|wanted| it[key] == wanted))
+        .all(|(query, key)| {
+            request
+                .query(query)
+                .is_none_or(|wanted| object[key] == wanted)
+        })
     };
     page(
         request,
         cloud.has_more,
         "instances",
-        cloud.instances.iter().filter(|it| fits(it)).cloned(),
+        cloud
+            .instances
+            .iter()
+            .filter(|instance| fits(instance))
+            .cloned(),
     )
 }
 
@@ -73,11 +83,11 @@ pub(crate) fn of_cluster(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
     let own = cloud
         .instances
         .iter()
-        .filter(|it| it["account"] == *request.project);
-    let of_cluster = |it: &Value| {
-        let mut it = shown(it, &["hostname", "spec"]);
-        (it["instancetype"], it["status"]) = ("10".into(), "RUNNING".into());
-        it
+        .filter(|instance| instance["account"] == *request.project);
+    let of_cluster = |object: &Value| {
+        let mut object = shown(object, &["hostname", "spec"]);
+        (object["instancetype"], object["status"]) = ("10".into(), "RUNNING".into());
+        object
     };
     Ok(Reply::new(
         200,
@@ -91,11 +101,11 @@ pub(crate) fn one(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
 }
 
 pub(crate) fn subnets(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
-    let fits = |it: &&Value| {
+    let fits = |object: &&Value| {
         request
             .query("vpcId")
-            .filter(|it| !it.is_empty())
-            .is_none_or(|vpc| it["vpcId"] == vpc)
+            .filter(|query| !query.is_empty())
+            .is_none_or(|vpc| object["vpcId"] == vpc)
     };
     page(
         request,
@@ -120,7 +130,7 @@ fn is_vpc(request: &ApiRequest, vpc: Option<&str>) -> Result<(), Refused> {
 
 pub(crate) fn table(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
     is_vpc(request, request.query("vpcId"))?;
-    let rules: Vec<_> = cloud.rules.iter().map(|it| shown(it, &[])).collect();
+    let rules: Vec<_> = cloud.rules.iter().map(|rule| shown(rule, &[])).collect();
     Ok(Reply::new(
         200,
         json!({"routeTableId": TABLE, "vpcId": VPC, "name": "default", "routeRules": rules}),
@@ -163,7 +173,7 @@ pub(crate) fn create_rule(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
     if cloud
         .rules
         .iter()
-        .any(|it| it["destinationAddress"] == destination)
+        .any(|rule| rule["destinationAddress"] == destination)
     {
         return Err(conflict("There is a rule for this destination."));
     }
@@ -177,11 +187,11 @@ pub(crate) fn create_rule(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
 
 pub(crate) fn delete_rule(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
     let id = find(&mut cloud.rules, "routeRuleId", request.id(), request)?["routeRuleId"].clone();
-    cloud.rules.retain(|it| it["routeRuleId"] != id);
+    cloud.rules.retain(|rule| rule["routeRuleId"] != id);
     done()
 }
 
 /// Returns `true` if a list of the body has a value.
 pub(crate) fn has(list: &Value, value: &Value) -> bool {
-    array(list).any(|it| it == value)
+    array(list).any(|object| object == value)
 }

@@ -139,12 +139,13 @@ fn page(
     if !(1..=1000).contains(&size) {
         return Err(refuse("InappropriateJSON", "maxKeys must be 1 to 1000"));
     }
-    let all = all.filter(|it| it["account"].is_null() || it["account"] == *request.project);
+    let all =
+        all.filter(|object| object["account"].is_null() || object["account"] == *request.project);
     let page = Page::starting(all, start, size, &request.effects);
     let items: Vec<_> = page
         .items
         .iter()
-        .map(|it| shown(it, &["listeners", "backends", "ipv6"]))
+        .map(|object| shown(object, &["listeners", "backends", "ipv6"]))
         .collect();
     let mut answer = json!({collection: items, "marker": start.to_string(), "isTruncated": has_more || page.next != Next::Nothing, "maxKeys": size});
     match page.next {
@@ -162,7 +163,7 @@ fn find<'a>(
     id: &str,
     request: &ApiRequest,
 ) -> Result<&'a mut Value, Refused> {
-    let is_it = |it: &&mut Value| it[key] == id && it["account"] == *request.project;
+    let is_it = |object: &&mut Value| object[key] == id && object["account"] == *request.project;
     all.iter_mut().find(is_it).ok_or_else(|| not_found(key))
 }
 

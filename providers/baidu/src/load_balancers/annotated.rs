@@ -32,6 +32,6 @@ pub(super) fn is_fixed(service: &Service, ip: &str) -> bool {
     service
         .spec
         .as_ref()
-        .and_then(|it| it.load_balancer_ip.as_deref())
+        .and_then(|spec| spec.load_balancer_ip.as_deref())
         == Some(ip)
 }

@@ -42,8 +42,9 @@ impl BlbLoadBalancers {
         let Some(actual) = change.actual else {
             return self.create(change, spec).await;
         };
-        let is_removal = |it: &Operation| {
-            *it == Operation::Untag || it.deletes(|resource| *resource == ResourceKey::Balancer)
+        let is_removal = |operation: &Operation| {
+            *operation == Operation::Untag
+                || operation.deletes(|resource| *resource == ResourceKey::Balancer)
         };
         if change.operations.iter().any(is_removal) {
             return self.leave(change, actual, spec).await;
@@ -88,13 +89,16 @@ impl BlbLoadBalancers {
                 changes,
             } => {
                 let settings = attributes.clone().matching(|key| key != GENERATED_WORDS);
-                match changes.iter().any(|it| it.key == GENERATED_WORDS) {
+                match changes
+                    .iter()
+                    .any(|difference| difference.key == GENERATED_WORDS)
+                {
                     true => {
                         let call = description(actual, &change.identity.owner_tags());
                         self.send(change, id, call).await?;
                         changes
                             .iter()
-                            .any(|it| it.key != GENERATED_WORDS)
+                            .any(|difference| difference.key != GENERATED_WORDS)
                             .then(|| Call::put(ONE, &[id]).json(&settings))
                     }
                     false => Some(Call::put(ONE, &[id]).json(&settings)),
@@ -118,7 +122,7 @@ impl BlbLoadBalancers {
             } => {
                 let body: Map<_, _> = changes
                     .iter()
-                    .map(|it| (it.key.clone(), it.to.clone()))
+                    .map(|difference| (difference.key.clone(), difference.to.clone()))
                     .collect();
                 Some(
                     Call::put(listener(port), &[id])
@@ -149,10 +153,12 @@ impl BlbLoadBalancers {
                 attributes,
                 changes,
             } if *resource == eip_key() => {
-                if changes.iter().any(|it| it.key == "bound") {
+                if changes.iter().any(|difference| difference.key == "bound") {
                     self.bind_to(change, spec, &mut outcome).await?;
                 }
-                let resized = changes.iter().find(|it| it.key == "bandwidthInMbps");
+                let resized = changes
+                    .iter()
+                    .find(|difference| difference.key == "bandwidthInMbps");
                 if let (Some(ip), Some(resized)) = (attributes.text("ip"), resized) {
                     self.resize(ip, &resized.to, change.callbacks).await?;
                 }
@@ -160,11 +166,15 @@ impl BlbLoadBalancers {
             }
             Operation::Delete { resource } if *resource == eip_key() => {
                 // The EIP that replaces this one must be usable, or else the Service would have none.
-                if let Some(ip) = spec.eip.as_ref().and_then(|it| it.fixed_ip.as_ref()) {
+                if let Some(ip) = spec
+                    .eip
+                    .as_ref()
+                    .and_then(|eip_spec| eip_spec.fixed_ip.as_ref())
+                {
                     fixed_eip(&self.api.eips().await?, ip, id)?;
                 }
                 self.release_all(change, actual, spec).await?;
-                outcome.ingress.retain(|it| it.ip_mode.is_none());
+                outcome.ingress.retain(|ingress| ingress.ip_mode.is_none());
                 None
             }
             _ => None,
@@ -208,7 +218,7 @@ impl BlbLoadBalancers {
         let made = made.observed(&self.api.config.description());
         let balancer = change
             .outcome(1)
-            .and_then(|it| it.graph)
+            .and_then(|load_balancer| load_balancer.graph)
             .unwrap_or_default();
         let balancer = balancer.balancer_attributes().cloned().unwrap_or_default();
         let graph = ResourceGraph::default().balancer(balancer);
@@ -261,7 +271,7 @@ impl BlbLoadBalancers {
                 let mut left_out = targets.without(&known);
                 let present = change
                     .outcome(0)
-                    .and_then(|it| it.graph)
+                    .and_then(|load_balancer| load_balancer.graph)
                     .unwrap_or_default()
                     .targets_of(POOL);
                 // If no instance is known, the credential may be another account's.
@@ -318,7 +328,7 @@ impl BlbLoadBalancers {
         let eip = self
             .bind(change.identity, &outcome.id, wanted, change.callbacks)
             .await?;
-        outcome.ingress.retain(|it| it.ip_mode.is_none());
+        outcome.ingress.retain(|ingress| ingress.ip_mode.is_none());
         outcome.ingress.push(public(&eip.eip));
         let is_own = self.is_own(&eip, outcome);
         let shown = Attributes::observed(&EipSettings::observed(&eip, &outcome.id, is_own))?;
@@ -353,8 +363,9 @@ impl BlbLoadBalancers {
         for eip in self.api.eips().await?.iter() {
             let is_own = self.is_own(eip, &owned) && !is_fixed(service, &eip.eip);
             let named = spec.eip.as_ref();
-            let is_named = named.is_some_and(|it| {
-                it.fixed_ip.as_ref() == Some(&eip.eip) || it.name.is_some() && it.name == eip.name
+            let is_named = named.is_some_and(|eip_spec| {
+                eip_spec.fixed_ip.as_ref() == Some(&eip.eip)
+                    || eip_spec.name.is_some() && eip_spec.name == eip.name
             });
             let is_due = match eip.instance() {
                 Some(id) => id == actual.id && (is_own || is_named && !keeps_eip || !owned.adopted),

@@ -22,7 +22,7 @@ fn is_tagged(service: &Service, observed: &ObservedLoadBalancer) -> bool {
 fn is_shown(service: &Service, observed: &ObservedLoadBalancer) -> bool {
     shown(service)
         .iter()
-        .any(|it| it.ip.is_some() && observed.ingress.iter().any(|own| own.ip == it.ip))
+        .any(|entry| entry.ip.is_some() && observed.ingress.iter().any(|own| own.ip == entry.ip))
 }
 
 /// Returns `true` if the BLB serves the Service already: by its owner tags, or because the Service shows it. An annotation
@@ -88,7 +88,10 @@ impl BlbLoadBalancers {
             .get(DESCRIPTION)
             .map(String::as_str)
             .filter(|text| !text.is_empty());
-        let has_eip = observed.ingress.iter().any(|it| it.ip_mode.is_some());
+        let has_eip = observed
+            .ingress
+            .iter()
+            .any(|ingress| ingress.ip_mode.is_some());
         let words = text
             .into_iter()
             .chain((!observed.adopted).then_some(ADOPTED));
@@ -109,10 +112,10 @@ impl BlbLoadBalancers {
         identity: &Identity<'_>,
         found: &[ObservedLoadBalancer],
     ) {
-        let is_without_owner = |it: &&ObservedLoadBalancer| {
-            let is_free =
-                it.owner_tags == OwnerTags::default() && it.legacy_owner != identity.legacy_owner;
-            is_free && it.adopted && it.name == identity.name
+        let is_without_owner = |load_balancer: &&ObservedLoadBalancer| {
+            let is_free = load_balancer.owner_tags == OwnerTags::default()
+                && load_balancer.legacy_owner != identity.legacy_owner;
+            is_free && load_balancer.adopted && load_balancer.name == identity.name
         };
         for it in found.iter().filter(is_without_owner) {
             self.report_kept(identity.service, &it.place());

@@ -37,7 +37,7 @@ pub(super) fn fixed_eip(eips: &[Eip], ip: &str, blb: &str) -> Result<Eip> {
             "loadBalancerIP: there is no EIP {ip} in this account and region"
         ))
     };
-    let eip = eips.iter().find(|it| it.eip == ip).ok_or_else(missing)?;
+    let eip = eips.iter().find(|eip| eip.eip == ip).ok_or_else(missing)?;
     match eip.instance() {
         Some(other) if other != blb && !eip.is_busy() => Err(is_bound_to(eip, other)),
         _ => Ok(eip.clone()),
@@ -51,10 +51,10 @@ impl BlbLoadBalancers {
         eips: &'a [Eip],
         blb: &ObservedLoadBalancer,
     ) -> Option<&'a Eip> {
-        let bound = eips.iter().find(|it| it.instance() == Some(&blb.id));
+        let bound = eips.iter().find(|eip| eip.instance() == Some(&blb.id));
         bound.or_else(|| {
             eips.iter()
-                .find(|it| it.instance().is_none() && self.is_own(it, blb))
+                .find(|eip| eip.instance().is_none() && self.is_own(eip, blb))
         })
     }
 
@@ -100,7 +100,7 @@ impl BlbLoadBalancers {
         let eips = self.api.eips().await?;
         let named = |name: &str| {
             eips.iter()
-                .filter(|it| it.name.as_deref() == Some(name))
+                .filter(|eip| eip.name.as_deref() == Some(name))
                 .collect::<Vec<_>>()
         };
         if let Some(ip) = &spec.fixed_ip {
@@ -115,18 +115,18 @@ impl BlbLoadBalancers {
             .iter()
             .flat_map(|name| [name.clone(), format!("{GENERATED_NAME}{name}")])
             .collect();
-        let is_own = |it: &&Eip| {
-            let is_tagged = it.tag(OwnerTags::SERVICE) == owner.service.as_deref()
-                && it.tag(OwnerTags::CLUSTER) == owner.cluster.as_deref();
-            let is_legacy = it.tag(OwnerTags::SERVICE).is_none()
-                && (added.as_ref() == Some(&it.eip)
-                    || it
+        let is_own = |eip: &&Eip| {
+            let is_tagged = eip.tag(OwnerTags::SERVICE) == owner.service.as_deref()
+                && eip.tag(OwnerTags::CLUSTER) == owner.cluster.as_deref();
+            let is_legacy = eip.tag(OwnerTags::SERVICE).is_none()
+                && (added.as_ref() == Some(&eip.eip)
+                    || eip
                         .name
                         .as_ref()
                         .is_some_and(|name| generated.contains(name)));
-            it.instance().is_none() && (is_tagged || is_legacy)
+            eip.instance().is_none() && (is_tagged || is_legacy)
         };
-        let bound = eips.iter().find(|it| it.instance() == Some(blb));
+        let bound = eips.iter().find(|eip| eip.instance() == Some(blb));
         if let Some(found) = bound.or_else(|| eips.iter().find(is_own)) {
             return Ok(found.clone());
         }
@@ -215,7 +215,7 @@ impl BlbLoadBalancers {
             .send(Call::put(ONE, &[&eip.eip]).query("bind", "").json(&body))
             .await?;
         let bound = self.settled(&eip.eip, callbacks).await?;
-        let is_bound = |it: &Eip| it.instance() == Some(blb);
+        let is_bound = |eip: &Eip| eip.instance() == Some(blb);
         bound
             .filter(is_bound)
             .ok_or_else(|| Error::conflict(format!("EIP {} is not bound to {blb}", eip.eip)))
@@ -287,7 +287,7 @@ impl BlbLoadBalancers {
         let wait = async {
             for poll in 0..POLLS {
                 tokio::time::sleep(POLL).await;
-                match self.api.eips().await?.iter().find(|it| it.eip == ip) {
+                match self.api.eips().await?.iter().find(|eip| eip.eip == ip) {
                     // A new EIP may be missing from the list at first.
                     None if poll < 3 => {}
                     Some(eip) if eip.is_busy() => {}

@@ -115,8 +115,8 @@ impl Created {
 impl LegacyOwners {
     pub(super) fn new(config: &Config, mut services: Vec<Arc<Service>>) -> Self {
         let cluster = &*config.cluster;
-        services.sort_by_key(|it| {
-            let metadata = &it.metadata;
+        services.sort_by_key(|service| {
+            let metadata = &service.metadata;
             (
                 metadata.creation_timestamp.clone(),
                 metadata.namespace.clone(),
@@ -169,7 +169,7 @@ impl LegacyOwners {
         let Some(created) = self
             .created
             .get(&blb.id)
-            .filter(|it| blb.adopted && it.names.contains(&name))
+            .filter(|id| blb.adopted && id.names.contains(&name))
         else {
             return blb;
         };

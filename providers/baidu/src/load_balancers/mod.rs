@@ -131,7 +131,7 @@ impl BlbLoadBalancers {
             .map(|caches| caches.services())
             .unwrap_or_default();
         if let Some(service) = service {
-            services.retain(|it| it.metadata.uid != service.metadata.uid);
+            services.retain(|other_service| other_service.metadata.uid != service.metadata.uid);
             services.push(Arc::new(service.clone()));
         }
         LegacyOwners::new(&self.api.config, services)
@@ -164,25 +164,31 @@ impl BlbLoadBalancers {
     /// Returns all BLBs, read after this call began. Concurrent callers share one list.
     async fn blbs(&self) -> Result<Arc<Vec<Blb>>> {
         let read = async || {
-            all(&self.api.blb, Call::get(ALL, &[]), "blbList", |it: &Blb| {
-                it.blb_id.clone()
-            })
+            all(
+                &self.api.blb,
+                Call::get(ALL, &[]),
+                "blbList",
+                |load_balancer: &Blb| load_balancer.blb_id.clone(),
+            )
             .await
         };
         let found = self.blbs.get(Duration::ZERO, read).await?.0;
-        found.iter().for_each(|it| self.note_subnet(it));
+        found
+            .iter()
+            .for_each(|load_balancer| self.note_subnet(load_balancer));
         Ok(found)
     }
 
     async fn list(&self) -> Result<ListResult<ObservedLoadBalancer>> {
         let owners = self.legacy_owners(None);
-        let (call, id) = (Call::get(ALL, &[]), |it: &ObservedLoadBalancer| {
-            it.id.clone()
-        });
+        let (call, id) = (
+            Call::get(ALL, &[]),
+            |load_balancer: &ObservedLoadBalancer| load_balancer.id.clone(),
+        );
         let generated = self.api.config.description();
-        let keep = |it: Blb| {
-            self.note_subnet(&it);
-            owners.observed(it.observed(&generated))
+        let keep = |load_balancer: Blb| {
+            self.note_subnet(&load_balancer);
+            owners.observed(load_balancer.observed(&generated))
         };
         self.api
             .blb
@@ -198,12 +204,13 @@ impl BlbLoadBalancers {
             self.legacy_owners(Some(service)),
             self.api.config.description(),
         );
-        let observed = |it: &Blb| owners.observed(it.clone().observed(&generated));
+        let observed =
+            |load_balancer: &Blb| owners.observed(load_balancer.clone().observed(&generated));
         let mut found: Vec<_> = self.blbs().await?.iter().map(observed).collect();
         let added = text_on(service, key::ADDED_ID.key());
         let missing = [identity.requested_id.clone(), added].into_iter().flatten();
         for id in missing
-            .filter(|id| !found.iter().any(|it| it.id == *id))
+            .filter(|id| !found.iter().any(|load_balancer| load_balancer.id == *id))
             .collect::<BTreeSet<_>>()
         {
             found.extend(self.by_id(&id, Detail::State, Some(service)).await?);
@@ -211,14 +218,16 @@ impl BlbLoadBalancers {
         if identity.is_leaving() {
             self.report_without_owner(identity, &found);
         }
-        found.retain(|it| {
-            let is_named = it.name == identity.name || identity.other_names.contains(&it.name);
-            let is_legacy = it.legacy_owner.is_some() && it.legacy_owner == identity.legacy_owner;
-            let is_requested = identity.requested_id.as_ref() == Some(&it.id);
+        found.retain(|load_balancer| {
+            let is_named = load_balancer.name == identity.name
+                || identity.other_names.contains(&load_balancer.name);
+            let is_legacy = load_balancer.legacy_owner.is_some()
+                && load_balancer.legacy_owner == identity.legacy_owner;
+            let is_requested = identity.requested_id.as_ref() == Some(&load_balancer.id);
             is_named
                 || is_legacy
                 || is_requested
-                || it.owner_tags.service.as_deref() == Some(identity.uid())
+                || load_balancer.owner_tags.service.as_deref() == Some(identity.uid())
         });
         if found.is_empty() && identity.is_leaving() {
             found.extend(self.left_eip(identity).await?);
@@ -237,7 +246,7 @@ impl BlbLoadBalancers {
         let eips = self.api.eips().await?;
         let Some(eip) = eips
             .iter()
-            .find(|it| it.instance().is_none() && self.is_own(it, &left))
+            .find(|eip| eip.instance().is_none() && self.is_own(eip, &left))
         else {
             return Ok(None);
         };
@@ -273,7 +282,7 @@ impl BlbLoadBalancers {
             &self.api.blb,
             backends,
             "backendServerList",
-            |it: &Backend| it.instance_id.clone(),
+            |backend: &Backend| backend.instance_id.clone(),
         );
         let (listeners, backends, eips) = futures::try_join!(listeners, backends, self.api.eips())?;
         let eip = self.eip_of(&eips, &observed);
@@ -371,11 +380,11 @@ impl LoadBalancerCloud for BlbLoadBalancers {
                 let mut found = Vec::new();
                 if detail == Detail::State && ids.len() >= FEW {
                     found = self.list().await?.into_items();
-                    found.retain(|it| ids.contains(&it.id));
+                    found.retain(|load_balancer| ids.contains(&load_balancer.id));
                 }
                 let missing = ids
                     .iter()
-                    .filter(|id| !found.iter().any(|it| it.id == **id));
+                    .filter(|id| !found.iter().any(|load_balancer| load_balancer.id == **id));
                 let missing: Vec<_> = missing.cloned().collect();
                 let read =
                     try_join_all(missing.iter().map(|id| self.by_id(id, detail, None))).await?;
@@ -419,7 +428,7 @@ impl LoadBalancerCloud for BlbLoadBalancers {
             let changed = |keys: &[&str]| {
                 differences
                     .iter()
-                    .find(|it| is_same && keys.contains(&&*it.key))
+                    .find(|difference| is_same && keys.contains(&&*difference.key))
                     .cloned()
             };
             if !is_own {
@@ -463,16 +472,17 @@ impl LoadBalancerCloud for BlbLoadBalancers {
         service: &Service,
         spec: &BlbSpec,
     ) -> Published {
-        let is_ipv6 = |it: &&LoadBalancerIngress| it.ip.as_ref().is_some_and(|ip| ip.contains(':'));
-        let is_shown = |it: &&LoadBalancerIngress| match is_ipv6(it) {
+        let is_ipv6 =
+            |ingress: &&LoadBalancerIngress| ingress.ip.as_ref().is_some_and(|ip| ip.contains(':'));
+        let is_shown = |ingress: &&LoadBalancerIngress| match is_ipv6(ingress) {
             true => spec.has_ipv6,
             // The address of the EIP has a mode, the address in the VPC has none.
-            false => it.ip_mode.is_some() == spec.eip.is_some(),
+            false => ingress.ip_mode.is_some() == spec.eip.is_some(),
         };
         let shown = observed.ingress.iter().filter(is_shown).cloned();
-        let shown = shown.map(|it| LoadBalancerIngress {
+        let shown = shown.map(|entry| LoadBalancerIngress {
             ip_mode: Some("VIP".to_owned()),
-            ..it
+            ..entry
         });
         let ingress: Vec<_> = shown.collect();
         let status = LoadBalancerStatus {

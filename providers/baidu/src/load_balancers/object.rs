@@ -39,7 +39,7 @@ fn text(it: &Value, key: &str) -> Option<String> {
 }
 
 fn number<T: TryFrom<u64>>(it: &Value, key: &str) -> Option<T> {
-    it[key].as_u64().and_then(|it| T::try_from(it).ok())
+    it[key].as_u64().and_then(|key| T::try_from(key).ok())
 }
 
 /// Returns the key of the EIP.
@@ -304,11 +304,14 @@ pub(super) fn graph(
     backends: &[Backend],
     eip: Option<&EipSettings>,
 ) -> Result<ResourceGraph> {
-    let mut weights = backends.iter().filter_map(|it| it.weight);
+    let mut weights = backends.iter().filter_map(|backend| backend.weight);
     let weight = weights
         .find(|weight| *weight != FULL_WEIGHT)
         .unwrap_or(FULL_WEIGHT);
-    let targets = backends.iter().map(|it| &it.instance_id).collect();
+    let targets = backends
+        .iter()
+        .map(|backend| &backend.instance_id)
+        .collect();
     let pool = Attributes::default().set(WEIGHT, weight);
     let mut graph =
         ResourceGraph::default()

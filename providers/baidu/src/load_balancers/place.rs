@@ -48,8 +48,8 @@ impl Place {
             .iter()
             .filter_map(|node| list.by_id(IDS.read(node.provider_id()?).ok()?));
         let found = known
-            .find(|it| !it.vpc.is_empty())
-            .map(|it| [it.vpc.to_string(), it.subnet.to_string()]);
+            .find(|instance| !instance.vpc.is_empty())
+            .map(|instance| [instance.vpc.to_string(), instance.subnet.to_string()]);
         let [vpc, subnet] = [config::VPC_ID.key(), config::SUBNET_ID.key()];
         found.ok_or_else(|| {
             Error::other(format!(
@@ -125,16 +125,17 @@ impl Place {
             }
         }
         let call = Call::get("/v1/subnet", &[]).query("vpcId", self.vpc().await?);
-        let subnets = all(&api.bcc, call, "subnets", |it: &Subnet| {
-            it.subnet_id.clone()
+        let subnets = all(&api.bcc, call, "subnets", |subnet: &Subnet| {
+            subnet.subnet_id.clone()
         })
         .await?;
-        let found = subnets.into_iter().find(|it| {
-            it.name
+        let found = subnets.into_iter().find(|subnet| {
+            subnet
+                .name
                 .as_deref()
                 .is_some_and(|name| RESERVED.contains(&name))
         });
-        found.map(|it| it.subnet_id).ok_or_else(|| {
+        found.map(|subnet| subnet.subnet_id).ok_or_else(|| {
             let annotation = SUBNET_ID.key();
             Error::invalid(format!(
                 "no subnet of the VPC is for BLBs; name one of type BCC in annotation {annotation}"

@@ -42,7 +42,8 @@ impl BlbSpec {
         let mut annotations = Annotations::of(service);
         annotations.unknown(key::PREFIX, key::ALL);
         let fields = service.spec.as_ref();
-        let has_affinity = fields.and_then(|it| it.session_affinity.as_deref()) == Some("ClientIP");
+        let has_affinity =
+            fields.and_then(|entry| entry.session_affinity.as_deref()) == Some("ClientIP");
         let default = if has_affinity { "Hash" } else { "RoundRobin" };
         let listener = Listener {
             scheduler: annotations
@@ -89,13 +90,13 @@ impl BlbSpec {
         let eip = EipSpec::of(service, &mut annotations);
         ignored(is_internal, &eip, &listeners, &mut annotations);
         let families = fields
-            .and_then(|it| it.ip_families.as_deref())
+            .and_then(|entry| entry.ip_families.as_deref())
             .unwrap_or_default();
         let spec = Self {
             listeners,
             most_backends: annotations
                 .get(&key::MAX_BACKENDS)
-                .and_then(|it| it.try_into().ok())
+                .and_then(|max_backends| max_backends.try_into().ok())
                 .unwrap_or(50),
             subnet: annotations.get(&key::SUBNET_ID).filter(|id| !id.is_empty()),
             has_ipv6: families.iter().any(|family| family == "IPv6"),
@@ -140,7 +141,9 @@ fn ignored(
         ));
     }
     if annotations.is_set(&key::CHECK_STRING)
-        && !listeners.iter().any(|it| it.listener_type == "UDP")
+        && !listeners
+            .iter()
+            .any(|listener| listener.listener_type == "UDP")
     {
         annotations.warning(format!(
             "annotation {} has no effect without a UDP port",
@@ -159,7 +162,7 @@ impl EipSpec {
     fn of(service: &Service, annotations: &mut Annotations<'_>) -> Self {
         let spec = service.spec.as_ref();
         let fixed_ip = spec
-            .and_then(|it| it.load_balancer_ip.clone())
+            .and_then(|spec| spec.load_balancer_ip.clone())
             .filter(|ip| !ip.is_empty());
         if let Some(ip) = fixed_ip
             .as_ref()
@@ -196,7 +199,7 @@ impl EipSpec {
                 format!("annotation {reservation} is required with {payment}: Prepaid"),
             ),
             (
-                eip.bandwidth.is_some_and(|it| it > most),
+                eip.bandwidth.is_some_and(|bandwidth| bandwidth > most),
                 format!("annotation {bandwidth}: the most for this EIP is {most}"),
             ),
         ] {

@@ -107,7 +107,7 @@ async fn keys_of_the_environment_may_be_temporary_and_in_files() {
             .diagnose()
             .await
             .iter()
-            .all(|it| it.severity == Severity::Ok)
+            .all(|finding| finding.severity == Severity::Ok)
     };
     assert!(
         !is_fine().await,
@@ -134,7 +134,7 @@ async fn token_of_the_add_on_is_used_without_keys() {
             .diagnose()
             .await
             .iter()
-            .all(|it| it.severity == Severity::Ok)
+            .all(|finding| finding.severity == Severity::Ok)
     );
     std::fs::remove_dir_all(directory).unwrap();
 }
@@ -162,7 +162,7 @@ async fn wrong_key_is_named_as_the_reason() {
     assert!(
         findings
             .iter()
-            .any(|it| it.severity == Severity::Failure && it.check == "token"),
+            .any(|finding| finding.severity == Severity::Failure && finding.check == "token"),
         "{findings:?}"
     );
 }
@@ -187,7 +187,8 @@ fn reference_page_has_the_tables_of_the_declarations() {
             "CCM_WRITE_REFERENCE=1 cargo test -p provider-baidu writes the page"
         );
     }
-    let accepted = |it: &&dyn provider_kit::declared::Declared| it.row().default_is_accepted;
+    let accepted =
+        |setting: &&dyn provider_kit::declared::Declared| setting.row().default_is_accepted;
     assert!(
         [KEYS, VARIABLES, annotations::ALL]
             .iter()

@@ -53,7 +53,7 @@ async fn load_balancers(harness: &Harness) {
         ]),
         service(&prepaid),
     ] {
-        let provider = harness.started_with(|it| it).await;
+        let provider = harness.started_with(|builder| builder).await;
         harness.ensure(&provider, &mut service).await.unwrap();
         annotate(&mut service, blb("health-check-interval"), "7");
         annotate(&mut service, eip("bandwidth-in-mbps"), "77");
@@ -72,9 +72,9 @@ async fn load_balancers(harness: &Harness) {
                 .as_array_mut()
                 .into_iter()
                 .flatten()
-                .for_each(|it| it["weight"] = 7.into());
+                .for_each(|backend| backend["weight"] = 7.into());
         }
-        let provider = harness.started_with(|it| it).await;
+        let provider = harness.started_with(|builder| builder).await;
         harness.ensure(&provider, &mut service).await.unwrap();
         let gone = harness.instance("worker-2")["id"]
             .as_str()
@@ -89,7 +89,8 @@ async fn load_balancers(harness: &Harness) {
         };
         harness.cluster.set_node(node);
         harness.delete(&provider, &service).await.unwrap();
-        let is_left = |it: &Value| it["tags"] != json!([]) && it["paymentTiming"] != "Prepaid";
+        let is_left =
+            |object: &Value| object["tags"] != json!([]) && object["paymentTiming"] != "Prepaid";
         let left: Vec<_> = harness.eips().into_iter().filter(is_left).collect();
         assert_eq!(left, [Value::Null; 0], "{:?}", service.metadata.annotations);
     }
@@ -128,7 +129,7 @@ async fn every_request_and_answer_fits_the_description() {
         .await
         .unwrap()
         .serve(harness.fake.router());
-    let provider = Arc::new(harness.started_with(|it| it).await);
+    let provider = Arc::new(harness.started_with(|builder| builder).await);
     load_balancers(&harness).await;
     nodes_and_routes(&harness, &provider).await;
     assert!(
@@ -136,7 +137,7 @@ async fn every_request_and_answer_fits_the_description() {
             .diagnose()
             .await
             .iter()
-            .all(|it| it.severity == Severity::Ok)
+            .all(|finding| finding.severity == Severity::Ok)
     );
     let harness = harness
         .set("AccessKeyID", Value::Null)
@@ -144,13 +145,13 @@ async fn every_request_and_answer_fits_the_description() {
         .set("BCE_ACCESS_KEY_ID", TEMPORARY[0])
         .set("BCE_SECRET_ACCESS_KEY", TEMPORARY[1])
         .set("BCE_SESSION_TOKEN", TEMPORARY[2]);
-    let temporary = harness.started_with(|it| it).await;
+    let temporary = harness.started_with(|builder| builder).await;
     assert!(
         temporary
             .diagnose()
             .await
             .iter()
-            .all(|it| it.severity == Severity::Ok)
+            .all(|finding| finding.severity == Severity::Ok)
     );
     let check = Transport::builder(proxy).build().unwrap();
     let seen: Value = check.read(Call::get("/__contract", &[])).await.unwrap();

@@ -80,7 +80,8 @@ impl Harness {
 
     /// Returns the provider as the program starts it; the requests of the start are forgotten.
     pub(crate) async fn started(&self) -> Baidu {
-        self.started_with(|it| it.service(self.fake.router())).await
+        self.started_with(|builder| builder.service(self.fake.router()))
+            .await
     }
 
     /// Returns the provider before its start, over another connection.
@@ -128,7 +129,7 @@ impl Harness {
             .lock()
             .instances
             .iter()
-            .find(|it| it["name"] == name)
+            .find(|instance| instance["name"] == name)
             .cloned()
             .unwrap()
     }

@@ -18,12 +18,12 @@ fn shown(status: &LoadBalancerStatus) -> Vec<String> {
         .ingress
         .iter()
         .flatten()
-        .map(|it| it.ip.clone().unwrap_or_default())
+        .map(|ingress| ingress.ip.clone().unwrap_or_default())
         .collect()
 }
 
 fn listener(blb: &Value, port: u16, kind: &str) -> Value {
-    let is_it = |it: &&Value| it["listenerPort"] == port && it["listenerType"] == kind;
+    let is_it = |object: &&Value| object["listenerPort"] == port && object["listenerType"] == kind;
     list(&blb["listeners"])
         .find(is_it)
         .cloned()
@@ -140,7 +140,7 @@ async fn backends_have_a_limit_and_one_weight() {
     harness.ensure(&provider, &mut service).await.unwrap();
     let targets = || {
         list(&harness.blb()["backends"])
-            .map(|it| text(&it["instanceId"]))
+            .map(|backends| text(&backends["instanceId"]))
             .collect::<Vec<_>>()
     };
     assert_eq!(
@@ -152,7 +152,7 @@ async fn backends_have_a_limit_and_one_weight() {
         harness
             .events()
             .iter()
-            .any(|it| it.starts_with("TooManyBackends"))
+            .any(|event| event.starts_with("TooManyBackends"))
     );
     harness.cluster.remove_node("worker-1");
     harness.ensure(&provider, &mut service).await.unwrap();
@@ -160,7 +160,7 @@ async fn backends_have_a_limit_and_one_weight() {
     harness.fake.lock().blbs[0]["backends"][0]["weight"] = 1.into();
     let provider = harness.started().await;
     harness.ensure(&provider, &mut service).await.unwrap();
-    assert!(list(&harness.blb()["backends"]).all(|it| it["weight"] == 100));
+    assert!(list(&harness.blb()["backends"]).all(|backend| backend["weight"] == 100));
 }
 
 #[tokio::test(start_paused = true)]
@@ -170,7 +170,7 @@ async fn deleted_instance_does_not_keep_other_nodes_from_being_served() {
         .fake
         .lock()
         .instances
-        .retain(|it| it["name"] != "worker-2");
+        .retain(|instance| instance["name"] != "worker-2");
     let provider = harness.started().await;
     harness.ensure(&provider, &mut service(&[])).await.unwrap();
     assert_eq!(list(&harness.blb()["backends"]).count(), 1);
@@ -219,7 +219,7 @@ fn set_endpoints(harness: &Harness, nodes: &[&str]) {
 /// Returns the instances that are backends of the only BLB.
 fn backends(harness: &Harness) -> BTreeSet<String> {
     list(&harness.blb()["backends"])
-        .map(|it| text(&it["instanceId"]))
+        .map(|backends| text(&backends["instanceId"]))
         .collect()
 }
 
@@ -253,7 +253,7 @@ async fn backends_with_the_policy_local_are_the_nodes_with_endpoints() {
 #[tokio::test(start_paused = true)]
 async fn all_nodes_are_backends_without_the_permission_to_read_endpoints() {
     let harness = Harness::new();
-    let provider = harness.provider_with(|it| it.service(harness.fake.router()));
+    let provider = harness.provider_with(|builder| builder.service(harness.fake.router()));
     let context = Context {
         clients: Arc::new(AnsweringStatus(StatusCode::FORBIDDEN)),
         ..harness.cluster.context(crate::harness::cluster())
@@ -270,7 +270,7 @@ async fn all_nodes_are_backends_without_the_permission_to_read_endpoints() {
         harness
             .events()
             .iter()
-            .any(|it| it.starts_with("EndpointsUnknown"))
+            .any(|event| event.starts_with("EndpointsUnknown"))
     );
 }
 
@@ -363,7 +363,7 @@ async fn eips_of_users_are_bound_and_never_deleted() {
     assert_eq!(left.len(), 3);
     assert!(
         left.iter()
-            .all(|it| it["status"] == "available" && it["instanceId"] == ""),
+            .all(|object| object["status"] == "available" && object["instanceId"] == ""),
         "{left:#?}"
     );
     assert!(harness.fake.lock().blbs.is_empty());
@@ -385,7 +385,7 @@ async fn prepaid_eip_is_unbound_with_an_event() {
         harness
             .events()
             .iter()
-            .any(|it| it.starts_with("EIPNotReleased"))
+            .any(|event| event.starts_with("EIPNotReleased"))
     );
 }
 
@@ -544,7 +544,7 @@ async fn subnet_is_chosen_and_checked() {
         .lock()
         .instances
         .iter_mut()
-        .for_each(|it| it["subnetId"] = "sbn-nat".into());
+        .for_each(|instance| instance["subnetId"] = "sbn-nat".into());
     let provider = harness.started().await;
     let error = harness
         .ensure(&provider, &mut service(&[]))
@@ -650,7 +650,7 @@ async fn wrong_annotations_name_value_and_choices() {
         harness
             .events()
             .iter()
-            .any(|it| it.contains("loadBalancerSourceRanges has no effect"))
+            .any(|event| event.contains("loadBalancerSourceRanges has no effect"))
     );
 }
 

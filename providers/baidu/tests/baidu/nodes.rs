@@ -70,7 +70,7 @@ async fn instance_gives_a_node_its_labels_and_addresses() {
     let shown: Vec<_> = found
         .node_addresses
         .iter()
-        .map(|it| format!("{} {}", it.kind.as_str(), it.address))
+        .map(|address| format!("{} {}", address.kind.as_str(), address.address))
         .collect();
     assert_eq!(
         shown,
@@ -169,7 +169,7 @@ async fn deleted_instances_do_not_make_the_list_partial() {
         .instances
         .iter_mut()
         .skip(2)
-        .for_each(|it| it["status"] = "Deleted".into());
+        .for_each(|instance| instance["status"] = "Deleted".into());
     assert_eq!(
         metadata(&harness, named("worker-1")).await.provider_id,
         "cce://i-00000001"
@@ -226,7 +226,10 @@ async fn routes_are_rules_of_the_vpc_with_the_description_of_the_cluster() {
     );
     let listed = routes.list(&cluster()).await.unwrap();
     assert_eq!(
-        listed.iter().map(|it| &*it.target_node).collect::<Vec<_>>(),
+        listed
+            .iter()
+            .map(|route| &*route.target_node)
+            .collect::<Vec<_>>(),
         ["worker-1", "worker-2"]
     );
     for route in &listed {
@@ -288,7 +291,7 @@ async fn rule_of_others_is_kept_and_an_overlap_is_reported_once() {
     let of = |range: &str| {
         listed
             .iter()
-            .find(|it| it.destination_cidr == range)
+            .find(|route| route.destination_cidr == range)
             .unwrap()
     };
     assert_eq!(
@@ -300,7 +303,7 @@ async fn rule_of_others_is_kept_and_an_overlap_is_reported_once() {
     let events = harness.events();
     let conflicts: Vec<_> = events
         .iter()
-        .filter(|it| it.starts_with("RouteTableConflictDetection"))
+        .filter(|event| event.starts_with("RouteTableConflictDetection"))
         .collect();
     assert_eq!(conflicts.len(), 1, "{events:?}");
     assert!(

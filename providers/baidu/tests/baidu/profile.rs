@@ -54,11 +54,11 @@ fn owner(blb: &Value) -> Option<String> {
 }
 
 fn facts(it: &Value) -> LoadBalancerFacts {
-    let port = |it: &Value| {
+    let port = |object: &Value| {
         (
-            number(&it["listenerPort"]),
-            text(&it["listenerType"]),
-            number(&it["backendPort"]),
+            number(&object["listenerPort"]),
+            text(&object["listenerType"]),
+            number(&object["backendPort"]),
         )
     };
     LoadBalancerFacts {
@@ -69,18 +69,18 @@ fn facts(it: &Value) -> LoadBalancerFacts {
             .map(str::to_owned),
         ports: list(&it["listeners"]).map(port).collect(),
         targets: list(&it["backends"])
-            .map(|it| provider_id(&it["instanceId"]))
+            .map(|backends| provider_id(&backends["instanceId"]))
             .collect::<BTreeSet<_>>(),
     }
 }
 
 /// Sorts listeners by their ports, and backends by their instances.
 fn sorted(mut value: Value) -> Value {
-    let key = |it: &Value| {
+    let key = |object: &Value| {
         (
-            it["listenerPort"].as_u64(),
-            it["listenerType"].to_string(),
-            it["instanceId"].to_string(),
+            object["listenerPort"].as_u64(),
+            object["listenerType"].to_string(),
+            object["instanceId"].to_string(),
         )
     };
     value
@@ -96,7 +96,7 @@ impl BaiduCloud {
             .lock()
             .instances
             .iter_mut()
-            .filter(|it| it["name"] == name)
+            .filter(|instance| instance["name"] == name)
             .for_each(change);
     }
 }
@@ -162,25 +162,28 @@ impl CloudProfile for BaiduCloud {
         format!("{NAME}://{}", self.fake.lock().add_instance(ACCOUNT, name))
     }
     fn stop(&self, name: &str) {
-        self.change(name, |it| it["status"] = "Stopped".into());
+        self.change(name, |object| object["status"] = "Stopped".into());
     }
     fn start(&self, name: &str) {
-        self.change(name, |it| it["status"] = "Running".into());
+        self.change(name, |object| object["status"] = "Running".into());
     }
     fn terminate(&self, name: &str) {
-        self.fake.lock().instances.retain(|it| it["name"] != name);
+        self.fake
+            .lock()
+            .instances
+            .retain(|instance| instance["name"] != name);
     }
     fn machines(&self) -> Vec<Machine> {
-        let machine = |it: &Value| Machine {
-            name: text(&it["name"]),
-            provider_id: provider_id(&it["id"]),
-            is_stopped: it["status"] == "Stopped",
+        let machine = |object: &Value| Machine {
+            name: text(&object["name"]),
+            provider_id: provider_id(&object["id"]),
+            is_stopped: object["status"] == "Stopped",
         };
         self.fake
             .lock()
             .instances
             .iter()
-            .filter(|it| it["account"] == ACCOUNT)
+            .filter(|instance| instance["account"] == ACCOUNT)
             .map(machine)
             .collect()
     }
@@ -190,25 +193,25 @@ impl CloudProfile for BaiduCloud {
     }
     fn leftovers(&self) -> Vec<String> {
         let cloud = self.fake.lock();
-        let is_left = |it: &&Value| {
-            list(&it["tags"]).next().is_some()
+        let is_left = |object: &&Value| {
+            list(&object["tags"]).next().is_some()
                 && !cloud
                     .blbs
                     .iter()
-                    .any(|blb| blb["blbId"] == it["instanceId"])
+                    .any(|blb| blb["blbId"] == object["instanceId"])
         };
         cloud
             .eips
             .iter()
             .filter(is_left)
-            .map(|it| format!("EIP {}", text(&it["eip"])))
+            .map(|eip| format!("EIP {}", text(&eip["eip"])))
             .collect()
     }
     fn routes(&self) -> Vec<RouteFacts> {
-        let route = |it: &Value| RouteFacts {
-            destination: text(&it["destinationAddress"]),
-            target: provider_id(&it["nexthopId"]),
-            is_ours: it["description"] == DESCRIPTION,
+        let route = |object: &Value| RouteFacts {
+            destination: text(&object["destinationAddress"]),
+            target: provider_id(&object["nexthopId"]),
+            is_ours: object["description"] == DESCRIPTION,
         };
         self.fake.lock().rules.iter().map(route).collect()
     }
@@ -223,7 +226,7 @@ impl CloudProfile for BaiduCloud {
         let mut rules = cloud.rules.clone();
         rules
             .iter_mut()
-            .for_each(|it| it["routeRuleId"] = Value::Null);
+            .for_each(|rule| rule["routeRuleId"] = Value::Null);
         rules.sort_by_key(ToString::to_string);
         [blbs, cloud.eips.clone(), rules].concat()
     }
@@ -275,13 +278,13 @@ impl CloudProfile for BaiduCloud {
             .blbs
             .iter()
             .chain(&cloud.eips)
-            .filter(|it| it["name"] == THEIRS);
+            .filter(|blb| blb["name"] == THEIRS);
         objects
             .chain(
                 cloud
                     .rules
                     .iter()
-                    .filter(|it| it["nexthopId"] == "i-theirs"),
+                    .filter(|rule| rule["nexthopId"] == "i-theirs"),
             )
             .cloned()
             .collect()
@@ -294,7 +297,7 @@ impl CloudProfile for BaiduCloud {
             let address = cloud
                 .blbs
                 .pop()
-                .map(|it| it["address"].clone())
+                .map(|blbs| blbs["address"].clone())
                 .unwrap_or_default();
             (twin["blbId"], twin["address"], twin["publicIp"]) = (id.into(), address, "".into());
             cloud.blbs.insert(0, twin);
@@ -322,7 +325,7 @@ impl CloudProfile for BaiduCloud {
             .lock()
             .blbs
             .iter_mut()
-            .for_each(|it| it["allowDelete"] = (!is_protected).into());
+            .for_each(|blb| blb["allowDelete"] = (!is_protected).into());
         true
     }
     fn tamper(&self) -> bool {
@@ -330,7 +333,7 @@ impl CloudProfile for BaiduCloud {
             .lock()
             .blbs
             .iter_mut()
-            .for_each(|it| it["listeners"] = json!([]));
+            .for_each(|blb| blb["listeners"] = json!([]));
         true
     }
     fn remove_load_balancers(&self) -> bool {

@@ -18,15 +18,15 @@ fn shown(service: &Service) -> Value {
 }
 
 fn addresses(node: &Value) -> Vec<NodeAddress> {
-    let kind = |it: &Value| {
-        if it["type"] == "Hostname" {
+    let kind = |object: &Value| {
+        if object["type"] == "Hostname" {
             AddressType::Hostname
         } else {
             AddressType::InternalIP
         }
     };
     list(&node["addresses"])
-        .map(|it| NodeAddress::new(kind(it), &text(&it["address"])))
+        .map(|addresses| NodeAddress::new(kind(addresses), &text(&addresses["address"])))
         .collect()
 }
 
@@ -78,10 +78,10 @@ async fn routes_that_the_go_program_left_are_those_of_the_nodes() {
     let routes = provider.routes().unwrap().list(&cluster()).await.unwrap();
     let found: BTreeSet<_> = routes
         .iter()
-        .map(|it| (it.target_node.clone(), it.destination_cidr.clone()))
+        .map(|route| (route.target_node.clone(), route.destination_cidr.clone()))
         .collect();
     let wanted: BTreeSet<_> = list(&left["nodes"])
-        .map(|it| (text(&it["name"]), text(&it["podCIDR"])))
+        .map(|nodes| (text(&nodes["name"]), text(&nodes["podCIDR"])))
         .collect();
     assert_eq!(
         (found, routes.len()),
@@ -91,7 +91,7 @@ async fn routes_that_the_go_program_left_are_those_of_the_nodes() {
     assert!(
         routes
             .iter()
-            .all(|it| it.owned == Some(true) && !it.blackhole),
+            .all(|route| route.owned == Some(true) && !route.blackhole),
         "{routes:?}"
     );
     assert_eq!(harness.changes(), [""; 0]);
@@ -126,7 +126,7 @@ async fn nodes_that_the_go_program_initialized_keep_id_addresses_and_zone() {
         assert_eq!(found.provider_id, text(&node["providerID"]));
         let set = |all: &[NodeAddress]| {
             all.iter()
-                .map(|it| format!("{it:?}"))
+                .map(|address| format!("{address:?}"))
                 .collect::<BTreeSet<_>>()
         };
         assert_eq!(set(&found.node_addresses), set(&addresses(node)));

@@ -11,7 +11,7 @@ async fn main() -> std::io::Result<()> {
         .unwrap_or_else(|| "127.0.0.1:9997".to_owned());
     let count: usize = std::env::args()
         .nth(2)
-        .and_then(|it| it.parse().ok())
+        .and_then(|arg| arg.parse().ok())
         .unwrap_or(3);
     let port = Port::open(&address).await?;
     let fake = Fake::default();

@@ -40,7 +40,11 @@ pub(crate) fn vpc(_: &mut Model, request: &ApiRequest) -> Answer {
 }
 
 pub(crate) fn certificates(model: &mut Model, request: &ApiRequest) -> Answer {
-    let named = |it: &&Value| request.query("name").is_none_or(|name| it["name"] == name);
+    let named = |object: &&Value| {
+        request
+            .query("name")
+            .is_none_or(|name| object["name"] == name)
+    };
     page(
         request,
         "certificates",
@@ -73,7 +77,7 @@ impl Model {
         let is_there = self
             .certificates
             .get(id)
-            .is_some_and(|it| it.account == account);
+            .is_some_and(|object| object.account == account);
         if is_there {
             Ok(())
         } else {

@@ -23,8 +23,8 @@ impl Fake {
         let droplet = model
             .droplets
             .values_mut()
-            .map(|it| &mut it.object)
-            .find(|it| it.name == name)?;
+            .map(|droplet| &mut droplet.object)
+            .find(|droplet| droplet.name == name)?;
         change(droplet);
         Some(droplet.clone())
     }
@@ -41,14 +41,16 @@ impl Fake {
         self.model()
             .droplets
             .values()
-            .map(|it| it.object.clone())
+            .map(|droplet| droplet.object.clone())
             .collect()
     }
 
     /// Returns the first droplet of this name.
     #[must_use]
     pub fn droplet(&self, name: &str) -> Option<Droplet> {
-        self.droplets().into_iter().find(|it| it.name == name)
+        self.droplets()
+            .into_iter()
+            .find(|droplet| droplet.name == name)
     }
 }
 
@@ -80,8 +82,8 @@ impl Fake {
         let found = model
             .load_balancers
             .values_mut()
-            .map(|it| &mut it.object)
-            .find(|it| it["name"] == name)?;
+            .map(|object| &mut object.object)
+            .find(|object| object["name"] == name)?;
         change(found);
         Some(found.clone())
     }
@@ -106,7 +108,7 @@ impl Fake {
     pub fn delete_load_balancer(&self, name: &str) {
         self.model()
             .load_balancers
-            .retain(|_, it| it.object["name"] != name);
+            .retain(|_, object| object.object["name"] != name);
     }
 
     /// Returns all load balancers as the API shows them.
@@ -120,7 +122,7 @@ impl Fake {
     pub fn load_balancer(&self, name: &str) -> Option<Value> {
         self.load_balancers()
             .into_iter()
-            .find(|it| it["name"] == name)
+            .find(|load_balancer| load_balancer["name"] == name)
     }
 
     /// Adds a certificate (`custom` or `lets_encrypt`) and returns its id.
@@ -134,7 +136,7 @@ impl Fake {
         let old = model
             .certificates
             .remove(id)
-            .map(|it| it.object)
+            .map(|object| object.object)
             .unwrap_or_default();
         let (name, kind) = (
             old["name"].as_str().unwrap_or_default(),
@@ -166,7 +168,7 @@ impl Fake {
         self.model()
             .firewalls
             .values_mut()
-            .map(|it| &mut it.object)
+            .map(|object| &mut object.object)
             .for_each(change);
     }
 
@@ -215,5 +217,5 @@ impl Fake {
 }
 
 fn objects<'a>(all: impl Iterator<Item = &'a Owned>) -> Vec<Value> {
-    all.map(|it| it.object.clone()).collect()
+    all.map(|a_owned| a_owned.object.clone()).collect()
 }

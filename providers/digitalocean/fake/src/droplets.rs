@@ -108,9 +108,9 @@ pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
     if name.is_some() && tag.is_some() {
         return Err(invalid("name and tag_name cannot be combined"));
     }
-    let is_selected = |it: &&Droplet| {
-        name.is_none_or(|name| it.name.eq_ignore_ascii_case(name))
-            && tag.is_none_or(|tag| it.tags.iter().any(|it| it == tag))
+    let is_selected = |droplet: &&Droplet| {
+        name.is_none_or(|name| droplet.name.eq_ignore_ascii_case(name))
+            && tag.is_none_or(|tag| droplet.tags.iter().any(|other_tag| other_tag == tag))
     };
     page(
         request,

@@ -23,7 +23,7 @@ fn described(request: &ApiRequest, id: &str) -> Result<Value, Refused> {
         return Err(invalid(format!("{key} is unknown")));
     }
     let name = body.get("name").and_then(Value::as_str).unwrap_or_default();
-    let is_inner = |it: char| it.is_ascii_alphanumeric() || "-.".contains(it);
+    let is_inner = |character: char| character.is_ascii_alphanumeric() || "-.".contains(character);
     if name.len() < 2 || name.len() > 255 || !name.chars().all(is_inner) {
         return Err(invalid("name is invalid"));
     }
@@ -32,7 +32,7 @@ fn described(request: &ApiRequest, id: &str) -> Result<Value, Refused> {
     for key in KEYS {
         firewall[key] = body
             .get(key)
-            .filter(|it| !it.is_null())
+            .filter(|key| !key.is_null())
             .cloned()
             .unwrap_or_else(|| json!([]));
     }
@@ -43,13 +43,17 @@ fn described(request: &ApiRequest, id: &str) -> Result<Value, Refused> {
     }
     for (rule, peer) in inbound
         .iter()
-        .map(|it| (it, "sources"))
-        .chain(outbound.iter().map(|it| (it, "destinations")))
+        .map(|inbound| (inbound, "sources"))
+        .chain(outbound.iter().map(|outbound| (outbound, "destinations")))
     {
         let is_known = ["tcp", "udp", "icmp"]
             .iter()
-            .any(|it| rule["protocol"] == **it);
-        let is_any = |key: &str| rule[peer][key].as_array().is_some_and(|it| !it.is_empty());
+            .any(|text| rule["protocol"] == **text);
+        let is_any = |key: &str| {
+            rule[peer][key]
+                .as_array()
+                .is_some_and(|key| !key.is_empty())
+        };
         if !is_known
             || !rule["ports"].is_string()
             || !(is_any("addresses") || is_any("load_balancer_uids"))
@@ -63,7 +67,7 @@ fn described(request: &ApiRequest, id: &str) -> Result<Value, Refused> {
             .as_array_mut()
             .into_iter()
             .flatten()
-            .filter(|it| it["ports"] == "all")
+            .filter(|key| key["ports"] == "all")
         {
             rule["ports"] = "0".into();
         }
@@ -87,7 +91,7 @@ pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
 pub(crate) fn create(model: &mut Model, request: &ApiRequest) -> Answer {
     let id = uuid(4, model.next_number());
     let object = described(request, &id)?;
-    if of(&model.firewalls, request).any(|it| it["name"] == object["name"]) {
+    if of(&model.firewalls, request).any(|entry| entry["name"] == object["name"]) {
         return Err(Refused::new(409, "conflict", "duplicate name"));
     }
     model.firewalls.insert(

@@ -100,11 +100,12 @@ pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
     let among = |parameter: &str, value: &Value| {
         let mut wanted = request
             .all(parameter)
-            .flat_map(|it| it.split(','))
+            .flat_map(|text| text.split(','))
             .peekable();
-        wanted.peek().is_none() || wanted.any(|it| value == it)
+        wanted.peek().is_none() || wanted.any(|text| value == text)
     };
-    let is_selected = |it: &&Value| among("names", &it["name"]) && among("uuids", &it["id"]);
+    let is_selected =
+        |object: &&Value| among("names", &object["name"]) && among("uuids", &object["id"]);
     page(
         request,
         "load_balancers",

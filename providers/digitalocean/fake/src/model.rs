@@ -89,16 +89,16 @@ pub(crate) fn uuid(kind: u16, number: u64) -> String {
 /// Returns the objects of the account that a request is about.
 pub(crate) fn of<'a, T>(all: &'a All<T>, request: &'a ApiRequest) -> impl Iterator<Item = &'a T> {
     all.values()
-        .filter(|it| it.account == request.project)
-        .map(|it| &it.object)
+        .filter(|object| object.account == request.project)
+        .map(|object| &object.object)
 }
 
 /// Returns the object that a path names.
 pub(crate) fn named<'a, T>(all: &'a All<T>, request: &ApiRequest) -> Result<&'a T, Refused> {
     let found = all
         .get(request.id())
-        .filter(|it| it.account == request.project);
-    found.map(|it| &it.object).ok_or_else(not_found)
+        .filter(|object| object.account == request.project);
+    found.map(|object| &object.object).ok_or_else(not_found)
 }
 
 pub(crate) fn not_found() -> Refused {
@@ -132,9 +132,9 @@ pub(crate) fn page<T>(
             .query(name)
             .map_or(Some(default), |text| text.parse().ok())
     };
-    let size = number("per_page", 20).filter(|it| (1..=200).contains(it));
+    let size = number("per_page", 20).filter(|per_page| (1..=200).contains(per_page));
     let (size, at) = size
-        .zip(number("page", 1).filter(|it| *it > 0))
+        .zip(number("page", 1).filter(|page| *page > 0))
         .ok_or_else(|| invalid("page is out of range"))?;
     let Page {
         items,
@@ -220,7 +220,7 @@ impl Cloud for Model {
         }
         let token = request
             .header("authorization")
-            .and_then(|it| it.strip_prefix("Bearer "))
+            .and_then(|header| header.strip_prefix("Bearer "))
             .unwrap_or_default();
         let is_forbidden = self.read_only.contains(token) && !request.route.starts_with("GET ");
         let account = self.tokens.get(token).cloned();

@@ -37,14 +37,18 @@ fn defaults() -> Value {
 }
 
 fn one_of(value: &Value, key: &str, accepted: &[&str]) -> Result<(), Refused> {
-    if value.is_null() || accepted.iter().any(|it| value == it) {
+    if value.is_null() || accepted.iter().any(|text| value == text) {
         return Ok(());
     }
     Err(invalid(format!("{key} is invalid: {value}")))
 }
 
 fn within(value: &Value, key: &str, from: i64, to: i64) -> Result<(), Refused> {
-    if value.is_null() || value.as_i64().is_some_and(|it| (from..=to).contains(&it)) {
+    if value.is_null()
+        || value
+            .as_i64()
+            .is_some_and(|number| (from..=to).contains(&number))
+    {
         return Ok(());
     }
     Err(invalid(format!("{key} must be between {from} and {to}")))
@@ -63,7 +67,7 @@ impl Model {
             .ok_or_else(|| invalid("the body is no object"))?;
         let mut settings = defaults();
         for key in FIXED {
-            if let Some(value) = before.and_then(|it| it.get(key)) {
+            if let Some(value) = before.and_then(|object| object.get(key)) {
                 settings[key] = if key == "region" {
                     value["slug"].clone()
                 } else {
@@ -106,8 +110,11 @@ impl Model {
 
     fn check(&self, account: &str, settings: &Value) -> Result<(), Refused> {
         let name = settings["name"].as_str().unwrap_or_default();
-        let is_end = |it: Option<char>| it.is_some_and(|it| it.is_ascii_alphanumeric());
-        let is_inner = |it: char| it.is_ascii_alphanumeric() || "-.".contains(it);
+        let is_end = |character: Option<char>| {
+            character.is_some_and(|character| character.is_ascii_alphanumeric())
+        };
+        let is_inner =
+            |character: char| character.is_ascii_alphanumeric() || "-.".contains(character);
         if !is_end(name.chars().next())
             || !is_end(name.chars().last())
             || name.len() > 255
@@ -177,7 +184,7 @@ impl Model {
         {
             if !source
                 .as_str()
-                .is_some_and(|it| it.starts_with("ip:") || it.starts_with("cidr:"))
+                .is_some_and(|source| source.starts_with("ip:") || source.starts_with("cidr:"))
             {
                 return Err(invalid(format!("firewall source {source} is invalid")));
             }
@@ -186,7 +193,7 @@ impl Model {
             if self
                 .droplets
                 .get(&id.to_string())
-                .is_none_or(|it| it.account != account)
+                .is_none_or(|droplet| droplet.account != account)
             {
                 return Err(invalid(format!("droplet {id} does not exist")));
             }
@@ -197,7 +204,7 @@ impl Model {
     fn check_rules(&self, account: &str, settings: &Value) -> Result<(), Refused> {
         let rules = settings["forwarding_rules"]
             .as_array()
-            .filter(|it| !it.is_empty());
+            .filter(|forwarding_rule| !forwarding_rule.is_empty());
         let mut entries = BTreeSet::new();
         for rule in rules.ok_or_else(|| invalid("forwarding_rules are missing"))? {
             let entry = rule["entry_protocol"].as_str().unwrap_or_default();
@@ -222,7 +229,9 @@ impl Model {
                     "the rule is not allowed for network load balancers",
                 ));
             }
-            let certificate = rule["certificate_id"].as_str().filter(|it| !it.is_empty());
+            let certificate = rule["certificate_id"]
+                .as_str()
+                .filter(|certificate_id| !certificate_id.is_empty());
             let passes = rule["tls_passthrough"] == true;
             if ["https", "http2", "http3"].contains(&entry) && certificate.is_some() == passes {
                 return Err(invalid(format!(
@@ -247,7 +256,7 @@ impl Model {
 pub(crate) fn tags_of(body: &Value) -> Result<Vec<String>, Refused> {
     let tags = body["tags"].as_array().into_iter().flatten();
     let tags: Vec<String> = tags
-        .filter_map(|it| it.as_str().map(str::to_owned))
+        .filter_map(|tag| tag.as_str().map(str::to_owned))
         .collect();
     if tags.iter().all(|tag| tags::is_valid(tag)) {
         Ok(tags)

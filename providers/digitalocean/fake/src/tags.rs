@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::model::{Answer, ApiRequest, Model, invalid, not_found};
 
 pub(crate) fn is_valid(tag: &str) -> bool {
-    let is_inner = |it: char| it.is_ascii_alphanumeric() || "_-:".contains(it);
+    let is_inner = |character: char| character.is_ascii_alphanumeric() || "_-:".contains(character);
     !tag.is_empty() && tag.len() <= 255 && tag.chars().all(is_inner)
 }
 
@@ -24,14 +24,16 @@ pub(crate) fn create(model: &mut Model, request: &ApiRequest) -> Answer {
 
 pub(crate) fn add_resources(model: &mut Model, request: &ApiRequest) -> Answer {
     change_resources(model, request, |tags, tag| {
-        if !tags.iter().any(|it| it == tag) {
+        if !tags.iter().any(|other_tag| other_tag == tag) {
             tags.push(tag.into());
         }
     })
 }
 
 pub(crate) fn remove_resources(model: &mut Model, request: &ApiRequest) -> Answer {
-    change_resources(model, request, |tags, tag| tags.retain(|it| it != tag))
+    change_resources(model, request, |tags, tag| {
+        tags.retain(|other_tag| other_tag != tag)
+    })
 }
 
 fn change_resources(
@@ -54,7 +56,7 @@ fn change_resources(
         let owned = model
             .load_balancers
             .get_mut(id)
-            .filter(|it| it.account == request.project)
+            .filter(|object| object.account == request.project)
             .ok_or_else(not_found)?;
         owned.object["tags"]
             .as_array_mut()

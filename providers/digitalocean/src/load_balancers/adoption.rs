@@ -19,7 +19,7 @@ pub(super) fn tags(observed: &ObservedLoadBalancer) -> Vec<String> {
         .as_ref()
         .and_then(ResourceGraph::balancer_attributes);
     let tags = settings
-        .and_then(|it| it.get("tags"))
+        .and_then(|settings| settings.get("tags"))
         .and_then(|tags| tags.as_array());
     tags.into_iter()
         .flatten()

@@ -41,8 +41,10 @@ impl Certificates {
         let catalog = Catalog::new("certificate", MAX_AGE, move || {
             let api = reader.clone();
             async move {
-                api.all("/v2/certificates", |it: &CertificateAnswer| it.id.clone())
-                    .await
+                api.all("/v2/certificates", |certificate: &CertificateAnswer| {
+                    certificate.id.clone()
+                })
+                .await
             }
         });
         Self {
@@ -65,7 +67,11 @@ impl Certificates {
             Certificate::Id(id) => Ok(id.clone()),
             Certificate::Name(name) => Ok(self
                 .catalog
-                .named(name, |it| &it.name, |it| it.id.clone())
+                .named(
+                    name,
+                    |certificate| &certificate.name,
+                    |certificate| certificate.id.clone(),
+                )
                 .await?
                 .0),
         }

@@ -42,7 +42,7 @@ fn differences<'a>(
         observed
             .graph
             .as_ref()
-            .and_then(|it| it.balancer_attributes()),
+            .and_then(|graph| graph.balancer_attributes()),
     );
     let difference = |(name, annotation): (&'static str, &'static str)| {
         let is_stated = if name == "type" {
@@ -71,7 +71,7 @@ pub(super) fn replacement(
     spec: &Spec,
 ) -> Result<Replacement> {
     let differences = differences(desired, observed, spec);
-    if differences.is_empty() || differences.iter().any(|it| !it.is_stated) {
+    if differences.is_empty() || differences.iter().any(|difference| !difference.is_stated) {
         return Ok(Replacement::None);
     }
     if !spec.allows_recreation {
@@ -79,7 +79,12 @@ pub(super) fn replacement(
     }
     let changes: Vec<_> = differences
         .iter()
-        .map(|it| format!("{}: {} → {}", it.annotation, it.has, it.wanted))
+        .map(|difference| {
+            format!(
+                "{}: {} → {}",
+                difference.annotation, difference.has, difference.wanted
+            )
+        })
         .collect();
     let changes = changes.join(", ");
     let has = observed
@@ -114,7 +119,7 @@ pub(super) fn check(
     identity: &Identity<'_>,
 ) -> Result<()> {
     let differences = differences(desired, observed, spec);
-    if let Some(it) = differences.iter().find(|it| !it.is_stated) {
+    if let Some(it) = differences.iter().find(|difference| !difference.is_stated) {
         let FixedDifference {
             annotation,
             has,
@@ -142,7 +147,7 @@ fn refusal_of_adopted(
 ) -> Error {
     let keep: Vec<_> = differences
         .iter()
-        .map(|it| format!("{}: {}", it.annotation, it.has))
+        .map(|difference| format!("{}: {}", difference.annotation, difference.has))
         .collect();
     Error::invalid(format!(
         "{} was not created for this Service, so it is not replaced: set {} to keep it, or remove annotation {} to have a new \
@@ -154,13 +159,14 @@ fn refusal_of_adopted(
 }
 
 fn refusal(observed: &ObservedLoadBalancer, differences: &[FixedDifference<'_>]) -> Error {
-    let name = |it: &FixedDifference<'_>| {
+    let name = |difference: &FixedDifference<'_>| {
         format!(
             "annotation {} is {}, but it is {}",
-            it.annotation, it.wanted, it.has
+            difference.annotation, difference.wanted, difference.has
         )
     };
-    let keep = |it: &FixedDifference<'_>| format!("{}: {}", it.annotation, it.has);
+    let keep =
+        |difference: &FixedDifference<'_>| format!("{}: {}", difference.annotation, difference.has);
     let names: Vec<_> = differences.iter().map(name).collect();
     let kept: Vec<_> = differences.iter().map(keep).collect();
     Error::invalid(format!(
@@ -175,8 +181,8 @@ fn refusal(observed: &ObservedLoadBalancer, differences: &[FixedDifference<'_>])
 
 /// Returns a warning for each stated setting of the creation that the load balancer does not have.
 pub(super) fn ignored(observed: &ObservedLoadBalancer, spec: &Spec) -> Vec<String> {
-    let stack = spec.load_balancer.network_stack.map(|it| {
-        serde_json::json!(it)
+    let stack = spec.load_balancer.network_stack.map(|network_stack| {
+        serde_json::json!(network_stack)
             .as_str()
             .unwrap_or_default()
             .to_owned()
@@ -189,7 +195,7 @@ pub(super) fn ignored(observed: &ObservedLoadBalancer, spec: &Spec) -> Vec<Strin
     let has = observed
         .graph
         .as_ref()
-        .and_then(|it| it.balancer_attributes());
+        .and_then(|graph| graph.balancer_attributes());
     let warning = |((name, annotation), wanted): ((&str, &str), Option<String>)| {
         let wanted = wanted?;
         let has = text(has, name)?;

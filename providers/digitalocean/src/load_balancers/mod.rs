@@ -94,11 +94,12 @@ impl ObjectApi for Api {
                 |actual: &ObservedLoadBalancer| actual.id.clone(),
             )
             .await?;
-        let Some(id) = identity
-            .requested_id
-            .as_ref()
-            .filter(|id| !named.items().iter().any(|it| it.id == **id))
-        else {
+        let Some(id) = identity.requested_id.as_ref().filter(|id| {
+            !named
+                .items()
+                .iter()
+                .any(|load_balancer| load_balancer.id == **id)
+        }) else {
             return Ok(named);
         };
         let mut found = named.complete()?.into_items();
@@ -164,10 +165,15 @@ impl DigitalOceanLoadBalancers {
         identity: &Identity<'_>,
         observed: &ObservedLoadBalancer,
     ) -> Result<()> {
-        let shows = |ip: &String| observed.ingress.iter().any(|it| it.ip.as_ref() == Some(ip));
+        let shows = |ip: &String| {
+            observed
+                .ingress
+                .iter()
+                .any(|ingress| ingress.ip.as_ref() == Some(ip))
+        };
         let is_shown = provider_kit::status::shown(identity.service)
             .iter()
-            .filter_map(|it| it.ip.as_ref())
+            .filter_map(|entry| entry.ip.as_ref())
             .any(shows);
         match identity
             .requested_id
@@ -415,9 +421,10 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
         // its PROXY header.
         let is_proxy = spec.load_balancer.kind == LoadBalancerType::Regional
             && (spec.load_balancer.enable_proxy_protocol || spec.needs_certificate());
-        let mode = |mut it: cloud_provider::LoadBalancerIngress| {
-            it.ip_mode = (is_proxy && it.ip.is_some()).then(|| "Proxy".to_owned());
-            it
+        let mode = |mut load_balancer_ingress: cloud_provider::LoadBalancerIngress| {
+            load_balancer_ingress.ip_mode =
+                (is_proxy && load_balancer_ingress.ip.is_some()).then(|| "Proxy".to_owned());
+            load_balancer_ingress
         };
         let ingress: Vec<_> = ingress.into_iter().map(mode).collect();
         Published {

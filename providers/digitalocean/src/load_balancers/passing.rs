@@ -19,7 +19,9 @@ impl PassingLoadBalancers {
             .graph
             .as_ref()
             .and_then(ResourceGraph::balancer_attributes);
-        let is = |field: &str, value: &str| settings.and_then(|it| it.text(field)) == Some(value);
+        let is = |field: &str, value: &str| {
+            settings.and_then(|settings| settings.text(field)) == Some(value)
+        };
         let uid = service.metadata.uid.clone().unwrap_or_default();
         if is("type", "REGIONAL_NETWORK") && is("network", "EXTERNAL") {
             self.0.lock().insert(observed.id.clone(), uid);
@@ -34,6 +36,6 @@ impl PassingLoadBalancers {
     /// Returns `true` if the Service has such a load balancer.
     pub(crate) fn has(&self, service: &Service) -> bool {
         let uid = service.metadata.uid.as_deref();
-        self.0.lock().values().any(|it| Some(&**it) == uid)
+        self.0.lock().values().any(|text| Some(&**text) == uid)
     }
 }

@@ -59,8 +59,8 @@ impl Spec {
     pub(crate) fn of(service: &Service, config: &Config) -> Parsed<Self> {
         let mut annotations = Annotations::of(service);
         let text = |text: Option<String>| {
-            text.map(|it| it.trim().to_owned())
-                .filter(|it| !it.is_empty())
+            text.map(|text| text.trim().to_owned())
+                .filter(|text| !text.is_empty())
         };
         let (states_type, states_network) = (
             annotations.is_set(&key::TYPE),
@@ -225,8 +225,8 @@ impl Protocols {
             .map(|pair| pair[0].to_string())
             .collect();
         if !twice.is_empty() {
-            let [http, tls, http2] =
-                [key::HTTP_PORTS, key::TLS_PORTS, key::HTTP2_PORTS].map(|it| it.key());
+            let [http, tls, http2] = [key::HTTP_PORTS, key::TLS_PORTS, key::HTTP2_PORTS]
+                .map(|declaration| declaration.key());
             annotations.mistake(format!(
                 "annotations {http}, {tls} and {http2}: ports {} are in two of them",
                 twice.join(", ")

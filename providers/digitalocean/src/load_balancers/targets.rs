@@ -31,8 +31,11 @@ enum NodeFamilies {
 
 fn class(node: &Node, allows_private: bool) -> NodeFamilies {
     let ips = |kind: AddressType| {
-        let of_kind = node.addresses.iter().filter(move |it| it.kind == kind);
-        of_kind.filter_map(|it| it.address.parse::<IpAddr>().ok())
+        let of_kind = node
+            .addresses
+            .iter()
+            .filter(move |address| address.kind == kind);
+        of_kind.filter_map(|address| address.address.parse::<IpAddr>().ok())
     };
     let has = |kind: AddressType, is_v4: bool| ips(kind).any(|ip| ip.is_ipv4() == is_v4);
     match (

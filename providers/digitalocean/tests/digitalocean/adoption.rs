@@ -25,7 +25,9 @@ fn add(harness: &Harness, droplets: &Value) -> String {
         .to_owned();
     harness
         .fake
-        .change_load_balancer("by-hand", |it| it["droplet_ids"] = droplets.clone());
+        .change_load_balancer("by-hand", |load_balancer| {
+            load_balancer["droplet_ids"] = droplets.clone()
+        });
     id
 }
 
@@ -70,7 +72,7 @@ async fn adopted_load_balancer_is_released_and_never_deleted() {
         assert!(
             events
                 .iter()
-                .any(|it| it.contains("LoadBalancerNotDeleted")),
+                .any(|event| event.contains("LoadBalancerNotDeleted")),
             "{events:?}"
         );
     }
@@ -109,7 +111,9 @@ async fn required_tag_decides_who_is_adopted() {
             let id = add(&harness, &json!([droplet]));
             harness
                 .fake
-                .change_load_balancer("by-hand", |it| it["tags"] = json!([tag]));
+                .change_load_balancer("by-hand", |load_balancer| {
+                    load_balancer["tags"] = json!([tag])
+                });
             let before = harness.load_balancer();
             let mut service = naming(&id)[by_name].clone();
             let provider = harness.started().await;
@@ -165,7 +169,7 @@ async fn load_balancer_of_the_go_program_is_the_services_own() {
     // The Go program writes no owner tags; its ID and the status are on the Service.
     harness
         .fake
-        .change_load_balancer("chosen", |it| it["tags"] = json!([]));
+        .change_load_balancer("chosen", |load_balancer| load_balancer["tags"] = json!([]));
     let provider = harness.started().await;
     harness.ensure(&provider, &mut service).await.unwrap();
     harness.delete(&provider, &service).await.unwrap();
@@ -233,13 +237,17 @@ async fn load_balancer_with_the_required_tag_is_not_deleted_although_its_other_t
     let id = add(&harness, &json!([]));
     harness
         .fake
-        .change_load_balancer("by-hand", |it| it["tags"] = json!([TAG]));
+        .change_load_balancer("by-hand", |load_balancer| {
+            load_balancer["tags"] = json!([TAG])
+        });
     let [mut service, _] = naming(&id);
     let provider = harness.started().await;
     harness.ensure(&provider, &mut service).await.unwrap();
     harness
         .fake
-        .change_load_balancer("by-hand", |it| it["tags"] = json!([TAG]));
+        .change_load_balancer("by-hand", |load_balancer| {
+            load_balancer["tags"] = json!([TAG])
+        });
     let provider = harness.started().await;
     harness.delete(&provider, &service).await.unwrap();
     assert_eq!(harness.load_balancer()["id"], id.as_str());

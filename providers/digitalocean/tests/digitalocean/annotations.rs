@@ -293,7 +293,7 @@ async fn the_spec_of_a_service_sets_ports_checks_and_sources() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|it| &it["entry_protocol"])
+        .map(|forwarding_rule| &forwarding_rule["entry_protocol"])
         .collect();
     assert_eq!(protocols, ["tcp", "udp"]);
     assert_eq!(
@@ -458,7 +458,7 @@ async fn settings_without_the_one_that_enables_them_get_a_warning() {
         let has = |text: &str| {
             events
                 .iter()
-                .any(|it| it.starts_with("QuestionableAnnotation") && it.contains(text))
+                .any(|event| event.starts_with("QuestionableAnnotation") && event.contains(text))
         };
         assert!(has(expected), "{expected}: {events:?}");
         assert_eq!(
@@ -479,6 +479,6 @@ async fn an_annotation_that_nobody_reads_is_told_in_an_event() {
         .unwrap();
     let events = harness.events();
     let is_told =
-        |it: &String| it.contains("QuestionableAnnotation") && it.contains("did you mean");
+        |text: &String| text.contains("QuestionableAnnotation") && text.contains("did you mean");
     assert!(events.iter().any(is_told), "{events:?}");
 }

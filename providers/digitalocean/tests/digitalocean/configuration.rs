@@ -81,7 +81,7 @@ async fn doctor_names_the_region_of_the_machine_or_the_variable_to_set() {
             .diagnose()
             .await
             .into_iter()
-            .find(|it| it.check == "region")
+            .find(|finding| finding.check == "region")
             .unwrap()
     };
     assert!(region().await.text.starts_with("fra1"));
@@ -106,13 +106,15 @@ async fn doctor_finds_a_token_that_may_not_write_and_what_does_not_exist() {
     let findings = harness.provider().diagnose().await;
     let failed: Vec<_> = findings
         .iter()
-        .filter(|it| it.severity != Severity::Ok)
-        .map(|it| &*it.check)
+        .filter(|finding| finding.severity != Severity::Ok)
+        .map(|finding| &*finding.check)
         .collect();
     assert_eq!(failed, ["rate limit", "token", "VPC"]);
     let findings = Harness::new().provider().diagnose().await;
     assert!(
-        findings.iter().all(|it| it.severity == Severity::Ok),
+        findings
+            .iter()
+            .all(|finding| finding.severity == Severity::Ok),
         "{findings:?}"
     );
 }

@@ -23,8 +23,8 @@ async fn every_request_and_answer_of_a_load_balancer_fits_the_description() {
         .set("DO_CLUSTER_ID", "prod")
         .set("PUBLIC_ACCESS_FIREWALL_NAME", "workers")
         .set("PUBLIC_ACCESS_FIREWALL_TAGS", "k8s");
-    harness.fake.set_options(|it| {
-        *it = Options {
+    harness.fake.set_options(|options| {
+        *options = Options {
             creation_time: std::time::Duration::from_secs(2),
             ..Options::default()
         }
@@ -84,13 +84,13 @@ async fn every_request_and_answer_of_a_load_balancer_fits_the_description() {
             .diagnose()
             .await
             .iter()
-            .all(|it| it.severity == Severity::Ok)
+            .all(|finding| finding.severity == Severity::Ok)
     );
     let bad: Vec<_> = harness
         .fake
         .requests()
         .into_iter()
-        .filter(|it| it.status >= 400 && it.status != 404)
+        .filter(|request| request.status >= 400 && request.status != 404)
         .collect();
     assert!(bad.is_empty(), "{bad:#?}");
 }

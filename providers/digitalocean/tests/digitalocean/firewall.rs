@@ -30,18 +30,18 @@ async fn settle() {
 fn rules(harness: &Harness) -> Vec<String> {
     let firewalls = harness.fake.firewalls();
     assert_eq!(firewalls.len(), 1, "{firewalls:?}");
-    let text = |it: &Value| it.as_str().unwrap_or_default().to_owned();
-    let rule = |it: &Value| {
-        let sources = it["sources"]
+    let text = |object: &Value| object.as_str().unwrap_or_default().to_owned();
+    let rule = |object: &Value| {
+        let sources = object["sources"]
             .as_object()
             .unwrap()
             .values()
-            .flat_map(|it| it.as_array().unwrap());
+            .flat_map(|source| source.as_array().unwrap());
         let sources: Vec<_> = sources.map(text).collect();
         format!(
             "{} {} {}",
-            text(&it["protocol"]),
-            text(&it["ports"]),
+            text(&object["protocol"]),
+            text(&object["ports"]),
             sources.join(",")
         )
     };
@@ -112,7 +112,7 @@ async fn it_admits_node_ports_and_what_network_load_balancers_need() {
         harness
             .events()
             .iter()
-            .any(|it| it.starts_with("FirewallConfigError")),
+            .any(|event| event.starts_with("FirewallConfigError")),
         "the wrong Service is told"
     );
 
@@ -141,9 +141,9 @@ async fn it_follows_services_and_mends_what_was_changed_by_hand() {
         rules(&harness),
         ["tcp 30080 0.0.0.0/0,::/0", "tcp 30443 0.0.0.0/0,::/0"]
     );
-    harness.fake.change_firewalls(|it| {
-        it["inbound_rules"] = json!([]);
-        it["droplet_ids"] = json!([7]);
+    harness.fake.change_firewalls(|firewall| {
+        firewall["inbound_rules"] = json!([]);
+        firewall["droplet_ids"] = json!([7]);
     });
     tokio::time::sleep(Duration::from_secs(330)).await;
     assert_eq!(

@@ -13,9 +13,13 @@ const ID: &str = "kubernetes.digitalocean.com/load-balancer-id";
 fn shown(status: &LoadBalancerStatus) -> Vec<String> {
     let ingress = status.ingress.iter().flatten();
     ingress
-        .map(|it| {
-            it.ip.clone().or(it.hostname.clone()).unwrap_or_default()
-                + it.ip_mode.as_deref().unwrap_or_default()
+        .map(|ingress| {
+            ingress
+                .ip
+                .clone()
+                .or(ingress.hostname.clone())
+                .unwrap_or_default()
+                + ingress.ip_mode.as_deref().unwrap_or_default()
         })
         .collect()
 }
@@ -69,9 +73,9 @@ async fn a_changed_service_is_written_as_a_whole_and_keeps_what_nobody_stated() 
     let name = harness.load_balancer()["name"].clone();
     harness
         .fake
-        .change_load_balancer(name.as_str().unwrap(), |it| {
-            it["size_unit"] = 4.into();
-            it["tls_cipher_policy"] = "STRONG".into();
+        .change_load_balancer(name.as_str().unwrap(), |load_balancer| {
+            load_balancer["size_unit"] = 4.into();
+            load_balancer["tls_cipher_policy"] = "STRONG".into();
         });
     let annotations = service.metadata.annotations.get_or_insert_default();
     annotations.extend([
@@ -100,7 +104,7 @@ async fn a_change_waits_while_the_load_balancer_is_at_work() {
     let provider = harness.started().await;
     harness
         .fake
-        .set_options(|it| it.change_time = Duration::from_secs(3));
+        .set_options(|options| options.change_time = Duration::from_secs(3));
     let mut service = service(&[]);
     harness.ensure(&provider, &mut service).await.unwrap();
     for keepalive in ["true", "false"] {
@@ -132,7 +136,7 @@ async fn what_the_go_program_made_is_accepted_with_no_change() {
     // As the Go cloud-controller-manager writes it: without owner tags, and identified by the annotation.
     harness
         .fake
-        .change_load_balancer(&name, |it| it["tags"] = json!([]));
+        .change_load_balancer(&name, |load_balancer| load_balancer["tags"] = json!([]));
     let provider = harness.started().await;
     harness.ensure(&provider, &mut service).await.unwrap();
     assert_eq!(harness.fake.changes(), []);
@@ -156,7 +160,7 @@ async fn a_load_balancer_is_adopted_by_its_id_or_name_but_not_from_another_clust
         let id = harness.fake.add_load_balancer(name)["id"].clone();
         harness
             .fake
-            .change_load_balancer(name, |it| it["tags"] = tags.clone());
+            .change_load_balancer(name, |load_balancer| load_balancer["tags"] = tags.clone());
         let provider = harness.started().await;
         let id_annotation = [("type", "REGIONAL"), (ID, id.as_str().unwrap())];
         let mut service = service(&id_annotation[..1 + usize::from(annotation)]);
@@ -168,7 +172,7 @@ async fn a_load_balancer_is_adopted_by_its_id_or_name_but_not_from_another_clust
             .as_array()
             .unwrap()
             .iter()
-            .any(|it| it == "ccmrs-cluster:5c1d");
+            .any(|tag| tag == "ccmrs-cluster:5c1d");
         assert_eq!(is_tagged, is_adopted, "{name}: {}", after["tags"]);
     }
 }
@@ -262,7 +266,7 @@ async fn the_status_is_the_hostname_or_says_that_a_proxy_answers() {
         .insert(format!("{PREFIX}enable-proxy-protocol"), "true".to_owned());
     let status = harness.ensure(&provider, &mut named).await.unwrap();
     assert!(
-        shown(&status).iter().all(|it| it.ends_with("Proxy")),
+        shown(&status).iter().all(|text| text.ends_with("Proxy")),
         "{status:?}"
     );
 }
@@ -271,9 +275,9 @@ async fn the_status_is_the_hostname_or_says_that_a_proxy_answers() {
 async fn nodes_without_a_public_address_are_no_targets_of_network_load_balancers() {
     let harness = Harness::new();
     let change = |name: &str, v4: bool| {
-        let droplet = harness.fake.change_droplet(name, |it| {
-            it.public_v6 = None;
-            it.public_v4 = it.public_v4.filter(|_| v4);
+        let droplet = harness.fake.change_droplet(name, |droplet| {
+            droplet.public_v6 = None;
+            droplet.public_v4 = droplet.public_v4.filter(|_| v4);
         });
         harness.add_node(&droplet.unwrap());
     };
@@ -301,7 +305,7 @@ async fn nodes_without_a_public_address_are_no_targets_of_network_load_balancers
         harness
             .events()
             .iter()
-            .any(|it| it.starts_with("LoadBalancerConfigError"))
+            .any(|event| event.starts_with("LoadBalancerConfigError"))
     );
     let mut dual = service_of(&[("network-stack", "DUALSTACK")], json!({}));
     harness.fake.add_droplet("worker-3");

@@ -14,10 +14,10 @@ fn id_of(service: &Service) -> String {
 #[tokio::test(start_paused = true)]
 async fn load_balancers_of_others_that_cannot_be_read_fail_no_service() {
     let change: [fn(&mut Value); 4] = [
-        |it| it["type"] = "GLOBAL".into(),
-        |it| it["network_stack"] = Value::Null,
-        |it| it["forwarding_rules"] = Value::Null,
-        |it| it["forwarding_rules"][0]["entry_protocol"] = "quic".into(),
+        |object| object["type"] = "GLOBAL".into(),
+        |object| object["network_stack"] = Value::Null,
+        |object| object["forwarding_rules"] = Value::Null,
+        |object| object["forwarding_rules"][0]["entry_protocol"] = "quic".into(),
     ];
     for change in change {
         let harness = Harness::new();
@@ -44,9 +44,9 @@ async fn load_balancer_that_cannot_be_read_is_never_written_adopted_or_replaced(
             .as_str()
             .unwrap()
             .to_owned();
-        let before = harness.fake.change_load_balancer(name, |it| {
-            it["type"] = kind.into();
-            it["forwarding_rules"][0]["entry_protocol"] = "quic".into();
+        let before = harness.fake.change_load_balancer(name, |load_balancer| {
+            load_balancer["type"] = kind.into();
+            load_balancer["forwarding_rules"][0]["entry_protocol"] = "quic".into();
         });
         let provider = harness.started().await;
         let mut service = if by_id {
@@ -62,7 +62,7 @@ async fn load_balancer_that_cannot_be_read_is_never_written_adopted_or_replaced(
                 .fake
                 .load_balancers()
                 .into_iter()
-                .find(|it| it["id"] == id.as_str()),
+                .find(|load_balancer| load_balancer["id"] == id.as_str()),
             before
         );
         assert_eq!(
@@ -169,7 +169,7 @@ async fn copy_of_a_service_takes_no_load_balancer_of_the_go_program() {
     let name = harness.load_balancer()["name"].as_str().unwrap().to_owned();
     harness
         .fake
-        .change_load_balancer(&name, |it| it["tags"] = json!([]));
+        .change_load_balancer(&name, |load_balancer| load_balancer["tags"] = json!([]));
     let mut copy = Service {
         status: None,
         ..original.clone()
@@ -198,7 +198,7 @@ async fn load_balancer_of_the_go_program_is_deleted_although_its_id_was_lost() {
         let name = harness.load_balancer()["name"].as_str().unwrap().to_owned();
         harness
             .fake
-            .change_load_balancer(&name, |it| it["tags"] = tags.clone());
+            .change_load_balancer(&name, |load_balancer| load_balancer["tags"] = tags.clone());
         service.metadata.annotations = None;
         service.metadata.deletion_timestamp =
             Some(serde_json::from_value(json!("2026-08-02T00:00:00Z")).unwrap());

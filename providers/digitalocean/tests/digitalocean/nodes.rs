@@ -42,8 +42,8 @@ async fn a_node_has_the_addresses_type_and_region_of_its_droplet() {
     let harness = Harness::new();
     let droplet = harness
         .fake
-        .change_droplet("worker-1", |it| {
-            it.private_v4.insert(0, "10.19.0.5".parse().unwrap())
+        .change_droplet("worker-1", |droplet| {
+            droplet.private_v4.insert(0, "10.19.0.5".parse().unwrap())
         })
         .unwrap();
     for (name, id) in [
@@ -61,7 +61,7 @@ async fn a_node_has_the_addresses_type_and_region_of_its_droplet() {
         let addresses: Vec<_> = metadata
             .node_addresses
             .iter()
-            .map(|it| format!("{} {}", it.kind.as_str(), it.address))
+            .map(|address| format!("{} {}", address.kind.as_str(), address.address))
             .collect();
         let wanted = [
             "Hostname worker-1",
@@ -90,7 +90,7 @@ async fn a_droplet_that_is_off_is_shut_down_and_one_that_is_deleted_is_gone() {
     );
     harness
         .fake
-        .change_droplet("worker-1", |it| it.status = "off".to_owned());
+        .change_droplet("worker-1", |droplet| droplet.status = "off".to_owned());
     assert!(matches!(
         look_up(&harness, "worker-1", &id).await,
         Ok(InstanceState::Present {
@@ -134,7 +134,7 @@ async fn what_is_no_droplet_of_this_account_is_an_error_and_not_gone() {
     );
     harness
         .fake
-        .change_droplet("worker-2", |it| it.private_v4.clear());
+        .change_droplet("worker-2", |droplet| droplet.private_v4.clear());
     let error = look_up(&harness, "worker-2", "").await.unwrap_err();
     assert!(
         error.to_string().contains("has no private IPv4 address"),
@@ -153,12 +153,12 @@ async fn node_named_by_its_private_address_is_the_droplet_in_the_vpc_of_the_clus
         let harness = Harness::new();
         let ours = harness.fake.droplet("worker-1").unwrap();
         // The other droplet comes first in the list.
-        harness.fake.change_droplet("worker-1", |it| {
-            (it.vpc_uuid, it.region) = (vpc.to_owned(), region.to_owned())
+        harness.fake.change_droplet("worker-1", |droplet| {
+            (droplet.vpc_uuid, droplet.region) = (vpc.to_owned(), region.to_owned())
         });
-        harness
-            .fake
-            .change_droplet("worker-2", |it| it.private_v4.clone_from(&ours.private_v4));
+        harness.fake.change_droplet("worker-2", |droplet| {
+            droplet.private_v4.clone_from(&ours.private_v4)
+        });
         let outcome = look_up(&harness, name, "").await;
         match outcome {
             Ok(InstanceState::Present {
@@ -207,7 +207,7 @@ async fn a_thousand_nodes_are_read_with_pages_of_200() {
     assert!(
         found
             .iter()
-            .all(|it| matches!(it, Ok(InstanceState::Present { .. })))
+            .all(|state| matches!(state, Ok(InstanceState::Present { .. })))
     );
     assert_eq!(
         harness.fake.counts(),

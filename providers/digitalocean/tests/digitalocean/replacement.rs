@@ -199,8 +199,11 @@ async fn settings_of_the_creation_that_change_later_get_a_warning() {
         "203.0.113.9 has no effect",
         &format!("keeps {ip}"),
     ] {
-        let is_it = |it: &&String| it.starts_with("SettingIgnored") && it.contains(expected);
-        assert!(events.iter().any(|it| is_it(&it)), "{expected}: {events:?}");
+        let is_it = |text: &&String| text.starts_with("SettingIgnored") && text.contains(expected);
+        assert!(
+            events.iter().any(|event| is_it(&event)),
+            "{expected}: {events:?}"
+        );
     }
     assert_eq!(harness.fake.changes(), []);
 }

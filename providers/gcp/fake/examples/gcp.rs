@@ -41,7 +41,9 @@ async fn main() -> std::io::Result<()> {
         |cloud, command, name| {
             match command {
                 "delete" => cloud.remove_instance(name),
-                "stop" => cloud.change_instance(name, |it| it["status"] = "TERMINATED".into()),
+                "stop" => {
+                    cloud.change_instance(name, |instance| instance["status"] = "TERMINATED".into())
+                }
                 "load" => {
                     cloud.objects = serde_json::from_value(console::read(name)).unwrap_or_default()
                 }

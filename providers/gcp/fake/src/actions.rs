@@ -17,7 +17,7 @@ fn target(request: &ApiRequest) -> String {
 /// Returns the URLs of instances in a body, in the form of this cloud's links.
 fn urls(cloud: &Gcp, request: &ApiRequest) -> Vec<String> {
     array(&request.body["instances"])
-        .filter_map(|it| Some(cloud.resolved(request, it["instance"].as_str()?)))
+        .filter_map(|instance| Some(cloud.resolved(request, instance["instance"].as_str()?)))
         .collect()
 }
 
@@ -26,10 +26,10 @@ fn edit(list: &mut Value, urls: &[String], adds: bool) {
     let all = list.as_array().cloned().unwrap_or_default();
     let mut rest: Vec<Value> = all
         .into_iter()
-        .filter(|it| {
+        .filter(|object| {
             !urls
                 .iter()
-                .any(|url| Some(path_of(url)) == it.as_str().map(path_of))
+                .any(|url| Some(path_of(url)) == object.as_str().map(path_of))
         })
         .collect();
     if adds {
@@ -88,7 +88,7 @@ pub(crate) fn set_labels(cloud: &mut Gcp, request: &ApiRequest) -> Answer {
 pub(crate) fn list_members(cloud: &mut Gcp, request: &ApiRequest) -> Answer {
     let members = cloud.object(&target(request))?["members"].clone();
     let all = array(&members)
-        .map(|it| json!({"instance": it, "status": "RUNNING"}))
+        .map(|object| json!({"instance": object, "status": "RUNNING"}))
         .collect();
     page(cloud, request, "compute#instanceGroupsListInstances", all)
 }
@@ -103,7 +103,7 @@ pub(crate) fn group_instances(cloud: &mut Gcp, request: &ApiRequest) -> Answer {
         request.path.ends_with("/addInstances"),
     );
     let known = cloud.object(&path)?["members"].clone();
-    let is_member = |url: &String| array(&known).any(|it| it == url.as_str());
+    let is_member = |url: &String| array(&known).any(|object| object == url.as_str());
     check_instances(
         cloud,
         &urls
@@ -120,8 +120,9 @@ pub(crate) fn group_instances(cloud: &mut Gcp, request: &ApiRequest) -> Answer {
         ));
     }
     let is_balanced = |group: &String| {
-        cloud.all("backendServices").any(|it| {
-            array(&it["backends"]).any(|it| it["group"].as_str().map(path_of) == Some(group))
+        cloud.all("backendServices").any(|object| {
+            array(&object["backends"])
+                .any(|backend| backend["group"].as_str().map(path_of) == Some(group))
         })
     };
     let groups = cloud
@@ -130,7 +131,7 @@ pub(crate) fn group_instances(cloud: &mut Gcp, request: &ApiRequest) -> Answer {
         .filter(|(other, _)| **other != path && is_balanced(other));
     if adds
         && groups.into_iter().any(|(_, group)| {
-            array(&group["members"]).any(|it| urls.iter().any(|url| it == url.as_str()))
+            array(&group["members"]).any(|member| urls.iter().any(|url| member == url.as_str()))
         })
     {
         return Err(refuse(

@@ -49,10 +49,10 @@ pub(crate) fn fits(object: &Value, filter: &str) -> Result<bool, Refused> {
 
 /// Returns a page of a list. One without items has no field for them.
 pub(crate) fn page(cloud: &Gcp, request: &ApiRequest, kind: &str, mut all: Vec<Value>) -> Answer {
-    if let Some(filter) = request.query("filter").filter(|it| !it.is_empty()) {
+    if let Some(filter) = request.query("filter").filter(|query| !query.is_empty()) {
         let kept: Result<Vec<_>, _> = all
             .into_iter()
-            .map(|it| Ok(fits(&it, filter)?.then_some(it)))
+            .map(|object| Ok(fits(&object, filter)?.then_some(object)))
             .collect();
         all = kept?.into_iter().flatten().collect();
     }
@@ -90,7 +90,7 @@ pub(crate) fn cut<T>(cloud: &Gcp, request: &ApiRequest, all: Vec<T>) -> Result<P
 pub(crate) fn token<T>(page: &Page<T>, request: &ApiRequest) -> Option<String> {
     let start: usize = request
         .query("pageToken")
-        .and_then(|it| it.parse().ok())
+        .and_then(|query| query.parse().ok())
         .unwrap_or_default();
     match page.next {
         Next::Nothing => None,
@@ -101,11 +101,12 @@ pub(crate) fn token<T>(page: &Page<T>, request: &ApiRequest) -> Option<String> {
 
 pub(crate) fn list(cloud: &mut Gcp, request: &ApiRequest) -> Answer {
     let path = Gcp::path(request) + "/";
-    let own = cloud.objects.iter().filter(|(it, _)| {
-        it.strip_prefix(&path)
+    let own = cloud.objects.iter().filter(|(object, _)| {
+        object
+            .strip_prefix(&path)
             .is_some_and(|name| !name.contains('/'))
     });
-    let all = own.map(|(_, it)| shown(it)).collect();
+    let all = own.map(|(_, object)| shown(object)).collect();
     let kind = format!(
         "compute#{}List",
         singular(
@@ -133,7 +134,7 @@ pub(crate) fn zones(cloud: &mut Gcp, request: &ApiRequest) -> Answer {
         .objects
         .iter()
         .filter(|(path, _)| path.starts_with(&prefix))
-        .map(|(_, it)| it.clone())
+        .map(|(_, object)| object.clone())
         .collect();
     page(cloud, request, "compute#zoneList", all)
 }
@@ -141,7 +142,7 @@ pub(crate) fn zones(cloud: &mut Gcp, request: &ApiRequest) -> Answer {
 pub(crate) fn get(cloud: &mut Gcp, request: &ApiRequest) -> Answer {
     cloud
         .object(&Gcp::path(request))
-        .map(|it| Reply::new(200, shown(it)))
+        .map(|object| Reply::new(200, shown(object)))
 }
 
 fn is_name(name: &str) -> bool {
@@ -178,7 +179,7 @@ pub(crate) fn create(cloud: &mut Gcp, request: &ApiRequest) -> Answer {
     if instances.is_array() {
         body["instances"] = array(&instances)
             .filter_map(Value::as_str)
-            .map(|it| cloud.resolved(request, it))
+            .map(|text| cloud.resolved(request, text))
             .collect();
     }
     body.as_object_mut()

@@ -41,7 +41,7 @@ impl Gcp {
         self.objects
             .iter_mut()
             .filter(|(path, _)| is_it(path))
-            .for_each(|(_, it)| change(it));
+            .for_each(|(_, object)| change(object));
     }
 
     /// Removes the instances of this name, also from pools and groups.
@@ -51,7 +51,7 @@ impl Gcp {
         for object in self.objects.values_mut() {
             for key in ["instances", "members"] {
                 object[key].as_array_mut().into_iter().for_each(|all| {
-                    all.retain(|it| it.as_str().is_none_or(|url| !url.ends_with(&end)))
+                    all.retain(|object| object.as_str().is_none_or(|url| !url.ends_with(&end)))
                 });
             }
             if let Some(fields) = object.as_object_mut() {
@@ -81,7 +81,7 @@ pub(crate) fn aggregated(cloud: &mut Gcp, request: &ApiRequest) -> Answer {
             .iter()
             .any(|zone| path.contains(&format!("/zones/{zone}/")))
     };
-    let filter = request.query("filter").filter(|it| !it.is_empty());
+    let filter = request.query("filter").filter(|query| !query.is_empty());
     let mut found = Vec::new();
     for (path, it) in cloud
         .objects

@@ -146,7 +146,7 @@ pub fn path_of(url: &str) -> &str {
 pub(crate) fn singular(collection: &str) -> &str {
     let stem = collection
         .strip_suffix("es")
-        .filter(|it| it.ends_with("ess"));
+        .filter(|text| text.ends_with("ess"));
     stem.or(collection.strip_suffix('s')).unwrap_or(collection)
 }
 
@@ -196,7 +196,7 @@ impl Gcp {
         self.objects
             .iter()
             .filter(move |(path, _)| path.rsplit('/').nth(1) == Some(collection))
-            .map(|(_, it)| it)
+            .map(|(_, object)| object)
     }
 
     /// Returns the path of the request's object or collection: the URL's after `projects/`.
@@ -287,7 +287,7 @@ impl Gcp {
         let Some(pending) = self
             .operations
             .get_mut(path)
-            .filter(|it| it.shown["status"] != "DONE")
+            .filter(|operation| operation.shown["status"] != "DONE")
         else {
             return;
         };
@@ -329,7 +329,7 @@ fn operations(cloud: &mut Gcp, request: &ApiRequest) -> Answer {
         .operations
         .iter()
         .filter(|(path, _)| path.starts_with(&scope))
-        .map(|(_, it)| it.shown.clone());
+        .map(|(_, operation)| operation.shown.clone());
     let all = own.collect();
     collections::page(cloud, request, "compute#operationList", all)
 }
@@ -369,8 +369,8 @@ fn token(_: &mut Gcp, request: &ApiRequest) -> Answer {
     // Clients write the fields in any order.
     let is_whole = |(grant, field): &(&str, &str)| {
         form.split('&')
-            .any(|it| it.starts_with("grant_type=") && it.ends_with(grant))
-            && form.split('&').any(|it| it.starts_with(field))
+            .any(|part| part.starts_with("grant_type=") && part.ends_with(grant))
+            && form.split('&').any(|part| part.starts_with(field))
     };
     if grants.iter().any(is_whole) {
         return Ok(Reply::new(
@@ -579,7 +579,7 @@ impl Cloud for Gcp {
         let due: Vec<_> = self
             .operations
             .iter()
-            .filter(|(_, it)| it.operation.is_over())
+            .filter(|(_, operation)| operation.operation.is_over())
             .map(|(path, _)| path.clone())
             .collect();
         due.iter().for_each(|path| self.end(path));

@@ -14,7 +14,7 @@ fn references(object: &Value) -> impl Iterator<Item = &str> {
         .into_iter()
         .filter_map(|key| object[key].as_str());
     let checks = array(&object["healthChecks"]).filter_map(Value::as_str);
-    let groups = array(&object["backends"]).filter_map(|it| it["group"].as_str());
+    let groups = array(&object["backends"]).filter_map(|backend| backend["group"].as_str());
     single.chain(checks).chain(groups).map(path_of)
 }
 
@@ -23,7 +23,7 @@ pub(crate) fn check_users(cloud: &Gcp, path: &str) -> Result<(), Refused> {
     let user = cloud
         .objects
         .iter()
-        .find(|(_, it)| references(it).any(|it| it == path));
+        .find(|(_, object)| references(object).any(|reference| reference == path));
     let Some((user, _)) = user else { return Ok(()) };
     let text = format!("The resource 'projects/{path}' is already being used by 'projects/{user}'");
     Err(refuse(400, "resourceInUseByAnotherResource", text))
@@ -73,7 +73,7 @@ pub(crate) fn check(cloud: &Gcp, path: &str, object: &Value) -> Result<(), Refus
             } else {
                 protocol
             };
-            if service.is_some_and(|it| it["protocol"] != *wanted)
+            if service.is_some_and(|service| service["protocol"] != *wanted)
                 || (is_both && object["allPorts"] != true)
             {
                 return Err(invalid(
@@ -81,7 +81,9 @@ pub(crate) fn check(cloud: &Gcp, path: &str, object: &Value) -> Result<(), Refus
                 ));
             }
             let is_internal = object["loadBalancingScheme"] == "INTERNAL";
-            if service.is_some_and(|it| (it["loadBalancingScheme"] == "INTERNAL") != is_internal) {
+            if service.is_some_and(|service| {
+                (service["loadBalancingScheme"] == "INTERNAL") != is_internal
+            }) {
                 return Err(invalid(
                     "Schemes of forwarding rule and backend service differ",
                 ));
@@ -92,7 +94,7 @@ pub(crate) fn check(cloud: &Gcp, path: &str, object: &Value) -> Result<(), Refus
                     .objects
                     .get(path_of(object["subnetwork"].as_str().unwrap_or_default()));
                 let access = if is_internal { "INTERNAL" } else { "EXTERNAL" };
-                if subnetwork.is_none_or(|it| it["ipv6AccessType"] != access) {
+                if subnetwork.is_none_or(|subnetwork| subnetwork["ipv6AccessType"] != access) {
                     return Err(invalid(
                         "Subnetwork does not have an IPv6 range of the scheme",
                     ));
@@ -117,11 +119,15 @@ pub(crate) fn check(cloud: &Gcp, path: &str, object: &Value) -> Result<(), Refus
             if array(&object["healthChecks"]).count() > 1 {
                 return Err(invalid("at most one health check"));
             }
-            let before = cloud.objects.get(path).map(|it| &it["loadBalancingScheme"]);
+            let before = cloud
+                .objects
+                .get(path)
+                .map(|path| &path["loadBalancingScheme"]);
             if before.is_some_and(|scheme| *scheme != object["loadBalancingScheme"]) {
                 return Err(invalid("Load balancing scheme cannot be changed."));
             }
-            let is_regional = |it: &Value| it.as_str().is_some_and(|url| url.contains("/regions/"));
+            let is_regional =
+                |object: &Value| object.as_str().is_some_and(|url| url.contains("/regions/"));
             if object["loadBalancingScheme"] == "EXTERNAL"
                 && !array(&object["healthChecks"]).all(is_regional)
             {
@@ -132,7 +138,7 @@ pub(crate) fn check(cloud: &Gcp, path: &str, object: &Value) -> Result<(), Refus
             need(object, &["network"])?;
             let mut sources = array(&object["sourceRanges"])
                 .filter_map(Value::as_str)
-                .map(|it| it.contains(':'));
+                .map(|text| text.contains(':'));
             if sources
                 .next()
                 .is_some_and(|first| sources.any(|other| other != first))
@@ -220,11 +226,11 @@ pub(crate) fn complete(cloud: &mut Gcp, path: &str, object: &mut Value) -> Resul
                 object["address"] = cloud.new_address(internal).into();
             } else {
                 let ip = object["address"].clone();
-                if cloud.all("addresses").any(|it| it["address"] == ip) {
+                if cloud.all("addresses").any(|object| object["address"] == ip) {
                     return Err(invalid("IP address is already reserved"));
                 }
                 let mut rules = cloud.all("forwardingRules");
-                if !internal && !rules.any(|it| bare(&it["IPAddress"]) == bare(&ip)) {
+                if !internal && !rules.any(|rule| bare(&rule["IPAddress"]) == bare(&ip)) {
                     return Err(invalid(
                         "Specified IP address is not allocated to the project",
                     ));
@@ -265,8 +271,10 @@ fn check_address(
     tier: &Value,
 ) -> Result<(), Refused> {
     let ip = ip.split('/').next().unwrap_or(ip);
-    let reserved = cloud.all("addresses").find(|it| it["address"] == ip);
-    if let Some(address) = reserved.filter(|it| !internal && it["networkTier"] != *tier) {
+    let reserved = cloud
+        .all("addresses")
+        .find(|object| object["address"] == ip);
+    if let Some(address) = reserved.filter(|object| !internal && object["networkTier"] != *tier) {
         return Err(invalid(format!(
             "network tier of the address is {}",
             address["networkTier"]
@@ -277,8 +285,8 @@ fn check_address(
             "Invalid value for field 'resource.IPAddress': the address is not reserved",
         ));
     }
-    let in_use = cloud.objects.iter().any(|(other, it)| {
-        other != path && other.contains("/forwardingRules/") && bare(&it["IPAddress"]) == ip
+    let in_use = cloud.objects.iter().any(|(other, object)| {
+        other != path && other.contains("/forwardingRules/") && bare(&object["IPAddress"]) == ip
     });
     if in_use {
         Err(refuse(
@@ -303,14 +311,14 @@ impl Gcp {
         let running = || {
             self.operations
                 .values()
-                .filter(|it| it.shown["status"] != "DONE")
+                .filter(|operation| operation.shown["status"] != "DONE")
         };
         let is_partial = |path: &String| {
-            running().any(|it| [&it.creates, &it.deletes].contains(&&Some(path.clone())))
+            running().any(|entry| [&entry.creates, &entry.deletes].contains(&&Some(path.clone())))
         };
         let before = |path: &String| {
             let changes = running()
-                .filter_map(|it| it.changes.as_ref())
+                .filter_map(|entry| entry.changes.as_ref())
                 .filter(|(changed, _)| changed == path);
             changes.map(|(_, before)| priority(before)).max()
         };
@@ -320,15 +328,16 @@ impl Gcp {
                 .filter(|(path, _)| path.contains("/firewalls/"))
         };
         let mut cuts = Vec::new();
-        for (denying, denial) in firewalls().filter(|(_, it)| it["denied"].is_array()) {
-            let allows = |it: &Value| {
-                it["allowed"].is_array() && it["destinationRanges"] == denial["destinationRanges"]
+        for (denying, denial) in firewalls().filter(|(_, firewall)| firewall["denied"].is_array()) {
+            let allows = |object: &Value| {
+                object["allowed"].is_array()
+                    && object["destinationRanges"] == denial["destinationRanges"]
             };
             let mut allowing = firewalls()
-                .filter(|(path, it)| allows(it) && !is_partial(path))
+                .filter(|(path, firewall)| allows(firewall) && !is_partial(path))
                 .peekable();
-            let is_late = |(path, it): (&String, &Value)| {
-                before(path).unwrap_or(0).max(priority(it)) >= priority(denial)
+            let is_late = |(path, object): (&String, &Value)| {
+                before(path).unwrap_or(0).max(priority(object)) >= priority(denial)
             };
             if allowing.peek().is_some() && allowing.all(is_late) {
                 cuts.push(denying.clone());
@@ -340,8 +349,8 @@ impl Gcp {
     fn new_address(&self, internal: bool) -> String {
         let used: BTreeSet<_> = self
             .all("forwardingRules")
-            .map(|it| &it["IPAddress"])
-            .chain(self.all("addresses").map(|it| &it["address"]))
+            .map(|object| &object["IPAddress"])
+            .chain(self.all("addresses").map(|object| &object["address"]))
             .collect_texts();
         let prefix = if internal { "10.128.9" } else { "203.0.113" };
         (1..255)
@@ -349,7 +358,14 @@ impl Gcp {
             .find(|ip| !used.contains(ip))
             .unwrap_or_else(|| {
                 (0..255 * 255)
-                    .map(|it| format!("198.{}.{}.{}", 18 + i32::from(internal), it / 255, it % 255))
+                    .map(|number| {
+                        format!(
+                            "198.{}.{}.{}",
+                            18 + i32::from(internal),
+                            number / 255,
+                            number % 255
+                        )
+                    })
                     .find(|ip| !used.contains(ip))
                     .unwrap_or_default()
             })
@@ -360,11 +376,11 @@ impl Gcp {
         let internal = self
             .objects
             .get(path)
-            .is_some_and(|it| it["loadBalancingScheme"] == "INTERNAL");
+            .is_some_and(|path| path["loadBalancingScheme"] == "INTERNAL");
         let is_ipv6 = self
             .objects
             .get(path)
-            .is_some_and(|it| it["ipVersion"] == "IPV6");
+            .is_some_and(|path| path["ipVersion"] == "IPV6");
         let ip = match is_ipv6 {
             true => format!(
                 "{}:8000:{:x}::/96",
@@ -380,7 +396,7 @@ impl Gcp {
         if let Some(rule) = self
             .objects
             .get_mut(path)
-            .filter(|it| it["IPAddress"].is_null())
+            .filter(|object| object["IPAddress"].is_null())
         {
             rule["IPAddress"] = ip.into();
         }
@@ -393,7 +409,7 @@ trait Texts {
 
 impl<'a, I: Iterator<Item = &'a Value>> Texts for I {
     fn collect_texts(self) -> BTreeSet<String> {
-        self.filter_map(|it| it.as_str().map(str::to_owned))
+        self.filter_map(|entry| entry.as_str().map(str::to_owned))
             .collect()
     }
 }

@@ -87,7 +87,9 @@ impl GceLoadBalancers {
             left_out: Targets::default(),
             is_kept: false,
         };
-        let graph = change.actual.and_then(|it| it.graph.as_ref());
+        let graph = change
+            .actual
+            .and_then(|load_balancer| load_balancer.graph.as_ref());
         let mut markers = [false, true]
             .map(|is_ipv6| traffic(session.names.firewall(is_ipv6)))
             .into_iter();
@@ -100,8 +102,10 @@ impl GceLoadBalancers {
         let is_last = |operation: &Operation| {
             outcome.is_none() && operation.deletes(|resource| Some(resource) == marker.as_ref())
         };
-        let (last, operations): (Vec<_>, Vec<_>) =
-            change.operations.iter().partition(|it| is_last(it));
+        let (last, operations): (Vec<_>, Vec<_>) = change
+            .operations
+            .iter()
+            .partition(|operation| is_last(operation));
         for (at, operation) in operations.into_iter().chain(last).enumerate() {
             if let Some(rule) = session.carry_out(operation).await? {
                 return session.planned_again(at, &rule).await;
@@ -111,7 +115,7 @@ impl GceLoadBalancers {
         let Some(mut outcome) = outcome else {
             // The last Service of its kind reads once more, in case an earlier deletion was incomplete; so does the last of all,
             // in case a change of the kind was.
-            for kind in spec.frontends().map(|it| it.backend.check) {
+            for kind in spec.frontends().map(|frontend| frontend.backend.check) {
                 let is_deleted = is_recent(
                     *self
                         .shared
@@ -247,7 +251,7 @@ impl Session<'_> {
         let mut graph = self
             .change
             .outcome(at + 1)
-            .and_then(|it| it.graph)
+            .and_then(|load_balancer| load_balancer.graph)
             .unwrap_or_default();
         let is_for_ipv6 = is_ipv6(&rule.name);
         if let Some(ResourceKey::Listener(port)) = self.change.operations[at].resource() {
@@ -271,7 +275,9 @@ impl Session<'_> {
     }
 
     pub(super) fn graph(&self) -> Option<&ResourceGraph> {
-        self.change.actual.and_then(|it| it.graph.as_ref())
+        self.change
+            .actual
+            .and_then(|load_balancer| load_balancer.graph.as_ref())
     }
 
     /// Writes the owner tags into the description of the firewall for traffic. The forwarding rule has them, but is deleted
@@ -372,15 +378,17 @@ impl Session<'_> {
         }
         if let ResourceKey::Pool(pool) = resource
             && (kind == TARGET_POOL
-                || changes
-                    .iter()
-                    .any(|it| ["protocol", "loadBalancingScheme"].contains(&&*it.key)))
+                || changes.iter().any(|difference| {
+                    ["protocol", "loadBalancingScheme"].contains(&&*difference.key)
+                }))
         {
             return self.replace_pool(pool, kind, &name, settings).await;
         }
-        let changed = changes.iter().fold(Attributes::default(), |all, it| {
-            all.set(it.key.clone(), &it.to)
-        });
+        let changed = changes
+            .iter()
+            .fold(Attributes::default(), |all, difference| {
+                all.set(difference.key.clone(), &difference.to)
+            });
         let mut body = changed.nested();
         self.expand_checks(&mut body);
         if let Some(fingerprint) = settings.text("fingerprint") {
@@ -439,12 +447,16 @@ impl Session<'_> {
         let mut before = self.graph().into_iter().flat_map(ResourceGraph::listeners);
         let before = before
             .find(|(port, _)| is_ipv6(&port.protocol) == is_for_ipv6)
-            .map(|(_, it)| it);
+            .map(|(_, settings)| settings);
         let mut body = body(&own, settings);
         let moves = |key: &&str| {
-            before.is_some_and(|it| settings.get(key).is_some_and(|to| it.get(key) != Some(to)))
+            before.is_some_and(|entry| {
+                settings
+                    .get(key)
+                    .is_some_and(|to| entry.get(key) != Some(to))
+            })
         };
-        let seen = before.and_then(|it| it.text("IPAddress"));
+        let seen = before.and_then(|settings| settings.text("IPAddress"));
         let wanted = self
             .spec
             .ip
@@ -473,7 +485,7 @@ impl Session<'_> {
         body["network"] = self.spec.is_internal.then_some(&*self.place.network).into();
         let subnetwork = settings
             .text("subnetwork")
-            .map(|it| format!("{}/projects/{it}", self.place.base));
+            .map(|subnetwork| format!("{}/projects/{subnetwork}", self.place.base));
         body["subnetwork"] = subnetwork.into();
         self.cloud
             .api

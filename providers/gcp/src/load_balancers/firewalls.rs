@@ -105,11 +105,13 @@ impl GceLoadBalancers {
             let priority = seen
                 .resources
                 .get(&allowing)
-                .and_then(|it| it.number::<u32>("priority"));
+                .and_then(|settings| settings.number::<u32>("priority"));
             let settings = desired.resources.get(&allowing).cloned();
-            if let (Some(priority), Some(settings), true) =
-                (priority.filter(|it| *it < 1000), settings, may_deny)
-            {
+            if let (Some(priority), Some(settings), true) = (
+                priority.filter(|priority| *priority < 1000),
+                settings,
+                may_deny,
+            ) {
                 desired
                     .resources
                     .insert(allowing, settings.set("priority", priority));

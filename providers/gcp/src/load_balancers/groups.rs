@@ -59,7 +59,7 @@ impl Groups {
             let call = place
                 .action(Method::POST, GROUP, LIST, zone, group)
                 .json(&json!({"instanceState": "ALL"}));
-            let key = |it: &GroupMember| it.instance.clone();
+            let key = |group_member: &GroupMember| group_member.instance.clone();
             match self
                 .api
                 .list(call.reading(), &SharedPriority::default(), key)
@@ -69,7 +69,7 @@ impl Groups {
                 found => Ok(Some(
                     found?
                         .iter()
-                        .map(|it| name(&it.instance).to_owned())
+                        .map(|group_member| name(&group_member.instance).to_owned())
                         .collect(),
                 )),
             }
@@ -133,8 +133,8 @@ impl Groups {
                 .as_array()
                 .into_iter()
                 .flatten()
-                .filter_map(|it| it["name"].as_str());
-            groups.extend(names.map(|it| (name(scope).to_owned(), it.to_owned())));
+                .filter_map(|instance_group| instance_group["name"].as_str());
+            groups.extend(names.map(|names| (name(scope).to_owned(), names.to_owned())));
         }
         Ok(groups)
     }
@@ -155,14 +155,16 @@ impl Groups {
         let mut keys = self.named(&pattern).await?;
         keys.retain(|(_, name)| config.skips_groups || *name != own);
         let mut members = self.find_all(&keys).await?;
-        let prefix = Some(&*config.node_prefix).filter(|it| !it.is_empty());
+        let prefix = Some(&*config.node_prefix).filter(|text| !text.is_empty());
         members.retain(|(zone, _), members| {
-            let is_node =
-                |it: &String| nodes.is_some_and(|nodes| nodes.contains(&format!("{zone}:{it}")));
+            let is_node = |text: &String| {
+                nodes.is_some_and(|nodes| nodes.contains(&format!("{zone}:{text}")))
+            };
             let is_all = members.iter().all(is_node);
             config.skips_groups
                 || is_all
-                || prefix.is_some_and(|prefix| members.iter().all(|it| it.starts_with(prefix)))
+                || prefix
+                    .is_some_and(|prefix| members.iter().all(|member| member.starts_with(prefix)))
         });
         Ok(members)
     }
@@ -182,7 +184,7 @@ impl Groups {
                 outcome => outcome?,
             }
         }
-        let url = |it: &String| json!({"instance": place.instance(zone, it)});
+        let url = |text: &String| json!({"instance": place.instance(zone, text)});
         let removed = group.seen.difference(&group.members);
         for (action, changed) in [
             (REMOVE, removed),

@@ -31,7 +31,7 @@ impl Session<'_> {
             "name": name, "address": ip, "description": service_description(&self.spec.service),
             "addressType": is_internal.then_some("INTERNAL"),
             "networkTier": rule.text("networkTier").filter(|_| !is_internal),
-            "subnetwork": subnetwork.map(|it| format!("{}/projects/{it}", self.place.base)),
+            "subnetwork": subnetwork.map(|subnetwork| format!("{}/projects/{subnetwork}", self.place.base)),
             "ipVersion": is_ipv6.then_some("IPV6"),
             "prefixLength": length.parse::<u8>().ok(),
             "ipv6EndpointType": (is_ipv6 && !is_internal).then_some("NETLB"),

@@ -173,13 +173,13 @@ impl Session<'_> {
         let known: BTreeSet<_> = service
             .backends
             .iter()
-            .filter_map(|it| snapshot::group_key(&it.group))
+            .filter_map(|backend| snapshot::group_key(&backend.group))
             .collect();
-        let has = |it: &Value| {
-            it["group"]
+        let has = |object: &Value| {
+            object["group"]
                 .as_str()
                 .and_then(snapshot::group_key)
-                .is_some_and(|it| known.contains(&it))
+                .is_some_and(|group_key| known.contains(&group_key))
         };
         if backends.iter().all(has) {
             return Ok(());
@@ -199,7 +199,7 @@ impl Session<'_> {
         }
         for (zone, names) in by_zone(targets) {
             self.edit_group(zone, move |members| {
-                members.retain(|it| !names.contains(it))
+                members.retain(|member| !names.contains(member))
             })
             .await?;
         }
@@ -214,7 +214,7 @@ impl Session<'_> {
     ) -> Result<()> {
         let all: Vec<Value> = targets
             .iter()
-            .map(|it| json!({"instance": self.instance(it)}))
+            .map(|target| json!({"instance": self.instance(target)}))
             .collect();
         for some in all.chunks(AT_ONCE) {
             let call = self
@@ -258,10 +258,10 @@ impl Session<'_> {
             .into_iter()
             .filter(|_| !self.cloud.api.config.skips_groups)
         {
-            names.retain(|it| {
+            names.retain(|name| {
                 !others
                     .iter()
-                    .any(|((other, _), members)| *other == zone && members.contains(it))
+                    .any(|((other, _), members)| *other == zone && members.contains(name))
             });
             if names.is_empty() {
                 continue;
@@ -269,10 +269,10 @@ impl Session<'_> {
             groups.insert((zone.clone(), self.names.group()));
             let (nodes, prefix) = (nodes.clone(), format!("{zone}:"));
             let edit = move |members: &mut BTreeSet<String>| {
-                members.retain(|it| {
+                members.retain(|member| {
                     nodes
                         .as_ref()
-                        .is_none_or(|nodes| nodes.contains(&(prefix.clone() + it)))
+                        .is_none_or(|nodes| nodes.contains(&(prefix.clone() + member)))
                 });
                 members.extend(names.iter().cloned());
             };
@@ -290,7 +290,7 @@ impl Session<'_> {
 
 fn by_zone(targets: &Targets) -> BTreeMap<String, BTreeSet<String>> {
     let mut zones: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for (zone, name) in targets.iter().filter_map(|it| it.split_once(':')) {
+    for (zone, name) in targets.iter().filter_map(|target| target.split_once(':')) {
         zones
             .entry(zone.to_owned())
             .or_default()

@@ -306,7 +306,7 @@ impl GceLoadBalancers {
         others.iter().any(|other| {
             let (own, type_) = (
                 default_load_balancer_name(other),
-                other.spec.as_ref().and_then(|it| it.type_.as_deref()),
+                other.spec.as_ref().and_then(|spec| spec.type_.as_deref()),
             );
             let is_leaving =
                 other.metadata.deletion_timestamp.is_some() || type_ != Some("LoadBalancer");
@@ -365,8 +365,9 @@ impl GceLoadBalancers {
                 }
                 _ => true,
             };
-            let is_more = |it: &ObservedLoadBalancer| {
-                it.graph
+            let is_more = |load_balancer: &ObservedLoadBalancer| {
+                load_balancer
+                    .graph
                     .iter()
                     .any(|graph| graph.resources.keys().any(counts))
             };
@@ -465,12 +466,12 @@ impl LoadBalancerCloud for GceLoadBalancers {
             let mut rules = seen.into_iter().flat_map(ResourceGraph::listeners);
             rules
                 .find(|(port, _)| is_ipv6(&port.protocol) == is_for_ipv6)
-                .and_then(|(_, it)| Some(it.text("IPAddress")?.to_owned()))
+                .and_then(|(_, settings)| Some(settings.text("IPAddress")?.to_owned()))
         };
         let resources: Vec<_> = desired
             .resources
             .iter()
-            .map(|(resource, it)| (resource.clone(), it.clone()))
+            .map(|(resource, settings)| (resource.clone(), settings.clone()))
             .collect();
         for (resource, settings) in resources {
             let of_name = match &resource {
@@ -512,7 +513,7 @@ impl LoadBalancerCloud for GceLoadBalancers {
             }
         }
         let nodes = self.balanced_nodes();
-        let stays = |it: &&str| nodes.as_ref().is_none_or(|nodes| nodes.contains(*it));
+        let stays = |text: &&str| nodes.as_ref().is_none_or(|nodes| nodes.contains(*text));
         let pools: Vec<_> = desired
             .targets
             .iter()
@@ -580,7 +581,12 @@ impl LoadBalancerCloud for GceLoadBalancers {
         let shown = |kind: Kind| {
             let mut rules = observed.graph.iter().flat_map(ResourceGraph::listeners);
             rules
-                .find_map(|(_, it)| it.text("pool")?.strip_prefix(kind.word)?.strip_prefix('/'))
+                .find_map(|(_, settings)| {
+                    settings
+                        .text("pool")?
+                        .strip_prefix(kind.word)?
+                        .strip_prefix('/')
+                })
                 .map(str::to_owned)
         };
         let keys = [

@@ -158,8 +158,8 @@ impl GceLoadBalancers {
                     traffic(names.firewall(is_ipv6)),
                     denial(names.denial(is_ipv6)),
                 ];
-                { firewalls }.into_iter().fold(graph, |graph, it| {
-                    graph.resource_of_nodes(it, settings.clone())
+                { firewalls }.into_iter().fold(graph, |graph, resource| {
+                    graph.resource_of_nodes(resource, settings.clone())
                 })
             }))
     }

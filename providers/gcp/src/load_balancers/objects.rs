@@ -176,7 +176,7 @@ impl Rule {
             labels.insert(
                 key.to_owned(),
                 Some(value)
-                    .filter(|it| it.len() <= 63 && it.bytes().all(is_inner))?
+                    .filter(|text| text.len() <= 63 && text.bytes().all(is_inner))?
                     .clone(),
             );
         }
@@ -217,8 +217,8 @@ impl Check {
     /// Returns the check of a path and a port on each Node.
     pub(super) fn new(is_legacy: bool, path: &str, port: i32, description: String) -> Self {
         let (port, path) = (Some(port), Some(path.to_owned()));
-        let own = |it: bool| {
-            if it {
+        let own = |flag: bool| {
+            if flag {
                 (port, path.clone())
             } else {
                 (None, None)
@@ -294,7 +294,7 @@ impl Ports {
         let numbers = |wanted| {
             ports
                 .iter()
-                .filter(move |(it, _)| *it == wanted)
+                .filter(move |(port, _)| *port == wanted)
                 .map(|(_, number)| *number)
         };
         protocols
@@ -385,7 +385,7 @@ mod tests {
         assert!(
             unknown
                 .iter()
-                .all(|it| it.as_ref().is_ok_and(Vec::is_empty)),
+                .all(|entry| entry.as_ref().is_ok_and(Vec::is_empty)),
             "{unknown:?}"
         );
     }
@@ -404,7 +404,7 @@ mod tests {
                 (
                     ranges
                         .iter()
-                        .map(|it| (*it).to_owned())
+                        .map(|range| (*range).to_owned())
                         .collect::<Vec<_>>()
                         .as_slice(),
                     "tcp"

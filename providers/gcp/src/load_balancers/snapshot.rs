@@ -67,14 +67,21 @@ fn read<'a, T: DeserializeOwned + Send + 'static>(
         }
         Ok(try_join_all(reads).await?.into_iter().flatten().collect())
     };
-    async move { Ok(read.await?.into_iter().map(|it| (name(&it), it)).collect()) }.boxed()
+    async move {
+        Ok(read
+            .await?
+            .into_iter()
+            .map(|entry| (name(&entry), entry))
+            .collect())
+    }
+    .boxed()
 }
 
 /// Returns objects by collection and name.
 fn by_path<T>(kind: Kind, objects: BTreeMap<String, T>) -> impl Iterator<Item = (String, T)> {
     objects
         .into_iter()
-        .map(move |(name, it)| (kind.path(&name), it))
+        .map(move |(name, object)| (kind.path(&name), object))
 }
 
 impl Snapshot {
@@ -85,17 +92,23 @@ impl Snapshot {
         [rules, pools, firewalls]: [Option<&[String]>; 3],
     ) -> Result<Self> {
         let (rules, addresses, targets, services, firewalls) = futures::try_join!(
-            read(cloud, place, RULE, rules, |it: &Rule| it.name.clone()),
-            read(cloud, place, ADDRESS, rules, |it: &Address| it.name.clone()),
-            read(cloud, place, TARGET_POOL, pools, |it: &Pool| it
+            read(cloud, place, RULE, rules, |rule: &Rule| rule.name.clone()),
+            read(cloud, place, ADDRESS, rules, |address: &Address| address
                 .name
                 .clone()),
-            read(cloud, place, BACKEND_SERVICE, pools, |it: &Pool| it
-                .name
-                .clone()),
-            read(cloud, place, FIREWALL, firewalls, |it: &Firewall| it
-                .name
-                .clone()),
+            read(cloud, place, TARGET_POOL, pools, |target_pool: &Pool| {
+                target_pool.name.clone()
+            }),
+            read(
+                cloud,
+                place,
+                BACKEND_SERVICE,
+                pools,
+                |backend_service: &Pool| backend_service.name.clone()
+            ),
+            read(cloud, place, FIREWALL, firewalls, |firewall: &Firewall| {
+                firewall.name.clone()
+            }),
         )?;
         let pools = by_path(TARGET_POOL, targets)
             .chain(by_path(BACKEND_SERVICE, services))
@@ -117,7 +130,7 @@ impl Snapshot {
     ) -> Result<Self> {
         let mut found = Self::read(cloud, place, [None; 3]).await?;
         for kind in [CHECK, REGION_CHECK, HTTP_CHECK] {
-            let checks = read(cloud, place, kind, None, |it: &Check| it.name.clone()).await?;
+            let checks = read(cloud, place, kind, None, |entry: &Check| entry.name.clone()).await?;
             found.checks.extend(by_path(kind, checks));
         }
         found.with_members(cloud, cluster_id, Duration::ZERO).await
@@ -152,9 +165,13 @@ impl Snapshot {
             .filter(|url| !found.pools.contains_key(&tail(url)))
             .map(|url| crate::api::name(url).to_owned());
         let shared: Vec<_> = shared.collect();
-        let more = read(cloud, place, BACKEND_SERVICE, Some(&shared), |it: &Pool| {
-            it.name.clone()
-        })
+        let more = read(
+            cloud,
+            place,
+            BACKEND_SERVICE,
+            Some(&shared),
+            |pool: &Pool| pool.name.clone(),
+        )
         .await?;
         found.pools.extend(by_path(BACKEND_SERVICE, more));
         found.read_checks(cloud, place, names, is_leaving).await?;
@@ -209,8 +226,8 @@ impl Snapshot {
                 self.shows_shared = true;
             }
             let checks: Vec<_> = checks.into_iter().collect();
-            let found = read(cloud, place, kind, Some(&checks), |it: &Check| {
-                it.name.clone()
+            let found = read(cloud, place, kind, Some(&checks), |entry: &Check| {
+                entry.name.clone()
             })
             .await?;
             let checks = checks
@@ -228,9 +245,13 @@ impl Snapshot {
             self.checks.extend(by_path(kind, found));
         }
         let firewalls: Vec<_> = firewalls.into_iter().collect();
-        let firewalls = read(cloud, place, FIREWALL, Some(&firewalls), |it: &Firewall| {
-            it.name.clone()
-        })
+        let firewalls = read(
+            cloud,
+            place,
+            FIREWALL,
+            Some(&firewalls),
+            |firewall: &Firewall| firewall.name.clone(),
+        )
         .await?;
         self.firewalls.extend(firewalls);
         Ok(())
@@ -256,13 +277,13 @@ impl Snapshot {
                 || config
                     .groups_prefix
                     .as_deref()
-                    .is_some_and(|it| name.starts_with(it))
+                    .is_some_and(|groups_prefix| name.starts_with(groups_prefix))
         };
         let groups = self
             .pools
             .values()
             .flat_map(|pool| &pool.backends)
-            .filter_map(|it| group_key(&it.group));
+            .filter_map(|backend| group_key(&backend.group));
         let groups: BTreeSet<_> = groups.filter(|(_, name)| is_read(name)).collect();
         if !groups.is_empty() {
             self.members = (*cloud.groups.store().of(&groups, age).await?).clone();
@@ -277,7 +298,7 @@ impl Snapshot {
                 .iter_mut()
                 .filter(|((_, name), _)| *name != group)
             {
-                members.retain(|it| nodes.contains(&format!("{zone}:{it}")));
+                members.retain(|member| nodes.contains(&format!("{zone}:{member}")));
             }
         }
         Ok(self)
@@ -293,7 +314,7 @@ impl Snapshot {
         let is_name = |name: &&str| {
             name.len() == 32
                 && name.starts_with('a')
-                && name[1..].bytes().all(|it| it.is_ascii_hexdigit())
+                && name[1..].bytes().all(|byte| byte.is_ascii_hexdigit())
         };
         let pools = self
             .pools
@@ -379,8 +400,14 @@ impl Snapshot {
         }
         for (is_ipv6, rule) in &rules {
             let firewall = self.firewalls.get(&names.firewall(*is_ipv6));
-            let allowed =
-                firewall.and_then(|it| it.allowed.iter().flatten().flat_map(Ports::each).min());
+            let allowed = firewall.and_then(|firewall| {
+                firewall
+                    .allowed
+                    .iter()
+                    .flatten()
+                    .flat_map(Ports::each)
+                    .min()
+            });
             graph = rule.listener(
                 graph,
                 rule.first_port().or(allowed).unwrap_or_default(),
@@ -407,7 +434,7 @@ impl Snapshot {
         let groups = pool
             .backends
             .iter()
-            .filter_map(|it| self.members.get_key_value(&group_key(&it.group)?));
+            .filter_map(|backend| self.members.get_key_value(&group_key(&backend.group)?));
         let grouped = groups
             .flat_map(|((zone, _), all)| all.iter().map(move |name| format!("{zone}:{name}")));
         direct.chain(grouped).collect()
@@ -430,7 +457,7 @@ impl Rule {
             self.ports
                 .iter()
                 .flatten()
-                .filter_map(|it| it.parse().ok())
+                .filter_map(|port| port.parse().ok())
                 .min()
         })
     }
@@ -467,7 +494,7 @@ impl GceLoadBalancers {
 pub(super) fn ingress(graph: &ResourceGraph) -> Vec<LoadBalancerIngress> {
     let mut addresses: Vec<_> = graph
         .listeners()
-        .filter_map(|(_, it)| it.text("IPAddress"))
+        .filter_map(|(_, settings)| settings.text("IPAddress"))
         .collect();
     addresses.sort_by_key(|ip| ip.contains(':'));
     addresses
@@ -484,16 +511,16 @@ pub(super) fn load_balancer(
 ) -> ObservedLoadBalancer {
     let service = rule
         .map(|rule| rule.description().service)
-        .filter(|it| !it.is_empty());
+        .filter(|service| !service.is_empty());
     let is_without = graph
         .listeners()
-        .any(|(_, it)| it.text("IPAddress").is_none());
+        .any(|(_, settings)| settings.text("IPAddress").is_none());
     ObservedLoadBalancer {
         id: name.to_owned(),
         name: name.to_owned(),
         owner_tags: rule.map(Rule::owner_tags).unwrap_or_default(),
         labels: service
-            .map(|it| (SERVICE.to_owned(), it))
+            .map(|service| (SERVICE.to_owned(), service))
             .into_iter()
             .collect(),
         legacy_owner: Some(name.to_owned()),

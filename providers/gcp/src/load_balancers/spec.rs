@@ -145,7 +145,8 @@ impl Spec {
         }
         let is_internal = class.map_or(kind.unwrap_or_default(), |class| class == INTERNAL_CLASS);
         let is_local = requests_only_local_traffic(service);
-        let check = HealthCheck::of(service).map(|it| (it.path, it.port));
+        let check =
+            HealthCheck::of(service).map(|health_check| (health_check.path, health_check.port));
         let affinity_text = spec
             .session_affinity
             .clone()
@@ -165,7 +166,12 @@ impl Spec {
             .map_err(|error| annotations.mistake(error.to_string()))
             .unwrap_or_default();
         let is_open = allows_all(&ranges);
-        let wants = |family: &str| spec.ip_families.iter().flatten().any(|it| it == family);
+        let wants = |family: &str| {
+            spec.ip_families
+                .iter()
+                .flatten()
+                .any(|ip_family| ip_family == family)
+        };
         let is_preferred =
             spec.ip_family_policy.as_deref() == Some("PreferDualStack") && wants("IPv4");
         let admits =
@@ -196,7 +202,7 @@ impl Spec {
         }
         let meta = &service.metadata;
         let [namespace, name] =
-            [&meta.namespace, &meta.name].map(|it| it.as_deref().unwrap_or_default());
+            [&meta.namespace, &meta.name].map(|entry| entry.as_deref().unwrap_or_default());
         let parsed = Self {
             service: format!("{namespace}/{name}"),
             is_internal,
@@ -217,7 +223,7 @@ impl Spec {
             has_global_access: annotations.get(&key::GLOBAL_ACCESS).unwrap_or_default(),
             subnet: annotations
                 .get(&key::SUBNET)
-                .filter(|it| !it.is_empty() && is_internal),
+                .filter(|subnet| !subnet.is_empty() && is_internal),
             is_shared: is_internal
                 && !is_local
                 && protocol != BOTH
@@ -305,12 +311,16 @@ impl Spec {
 
     /// Returns `true` if instance groups hold the load balancer's instances.
     pub(super) fn has_groups(&self) -> bool {
-        self.frontends().any(|it| it.backend.has_groups())
+        self.frontends()
+            .any(|frontend| frontend.backend.has_groups())
     }
 
     /// Returns `true` if the load balancer uses the shared health check of a kind.
     pub(super) fn shares_check(&self, kind: Kind) -> bool {
-        self.check.is_none() && self.frontends().any(|it| it.backend.check == kind)
+        self.check.is_none()
+            && self
+                .frontends()
+                .any(|frontend| frontend.backend.check == kind)
     }
 }
 
@@ -329,7 +339,7 @@ fn is_elsewhere(service: &Service, is_internal: bool, is_rbs: bool, config: &Con
             .finalizers
             .iter()
             .flatten()
-            .any(|it| it == finalizer)
+            .any(|other_finalizer| other_finalizer == finalizer)
     };
     let [external, internal] = crate::kubernetes::FINALIZERS;
     let is_others = OTHERS[usize::from(is_internal)].into_iter().any(has);

@@ -119,7 +119,10 @@ async fn number_of_a_project_and_url_of_a_network_are_accepted() {
         .fake
         .fault_injector()
         .bodies("POST /projects/{project}/global/firewalls");
-    assert!(bodies.iter().all(|it| it["network"] == url), "{bodies:?}");
+    assert!(
+        bodies.iter().all(|body| body["network"] == url),
+        "{bodies:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -168,7 +171,7 @@ async fn subnetwork_of_an_automatic_network_is_found_and_not_missed_because_of_a
     assert!(
         findings
             .iter()
-            .any(|it| it.severity == cloud_provider::Severity::Failure),
+            .any(|finding| finding.severity == cloud_provider::Severity::Failure),
         "{findings:?}"
     );
 }
@@ -194,7 +197,8 @@ fn reference_page_has_the_tables_of_the_declarations() {
             "CCM_WRITE_REFERENCE=1 cargo test --workspace --test gcp writes the page"
         );
     }
-    let accepted = |it: &&dyn provider_kit::declared::Declared| it.row().default_is_accepted;
+    let accepted =
+        |setting: &&dyn provider_kit::declared::Declared| setting.row().default_is_accepted;
     assert!(
         [KEYS, FLAGS, VARIABLES, annotations::ALL]
             .iter()

@@ -123,7 +123,7 @@ async fn every_request_and_answer_fits_the_description() {
             .diagnose()
             .await
             .iter()
-            .all(|it| it.severity == Severity::Ok)
+            .all(|finding| finding.severity == Severity::Ok)
     );
     let seen: Value = check.read(Call::get("/__check", &[])).await.unwrap();
     println!("{:#}", seen["operations"]);

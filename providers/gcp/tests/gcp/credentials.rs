@@ -36,7 +36,7 @@ async fn started(name: &str, content: &Value) -> Result<Vec<String>, String> {
     let _ = std::fs::remove_file(path);
     match findings
         .iter()
-        .find(|it| it.severity == cloud_provider::Severity::Failure)
+        .find(|finding| finding.severity == cloud_provider::Severity::Failure)
     {
         Some(failure) => Err(failure.text.clone()),
         None => Ok(harness
@@ -45,7 +45,7 @@ async fn started(name: &str, content: &Value) -> Result<Vec<String>, String> {
             .requests()
             .into_iter()
             .take(3)
-            .map(|it| it.route)
+            .map(|request| request.route)
             .collect()),
     }
 }
@@ -103,7 +103,7 @@ async fn token_url_is_asked_with_the_token_of_the_metadata_server() {
             .diagnose()
             .await
             .iter()
-            .all(|it| it.severity == cloud_provider::Severity::Ok)
+            .all(|finding| finding.severity == cloud_provider::Severity::Ok)
     );
     assert_eq!(
         (

@@ -43,7 +43,7 @@ fn addresses(status: &LoadBalancerStatus) -> Vec<String> {
         .ingress
         .iter()
         .flatten()
-        .filter_map(|it| it.ip.clone())
+        .filter_map(|ingress| ingress.ip.clone())
         .collect()
 }
 
@@ -169,7 +169,7 @@ async fn dual_stack_service_has_an_address_of_each_family() {
             !harness
                 .leftovers()
                 .iter()
-                .any(|it| it.ends_with(&format!("{LB}-ipv6"))),
+                .any(|leftover| leftover.ends_with(&format!("{LB}-ipv6"))),
             "{:?}",
             harness.leftovers()
         );

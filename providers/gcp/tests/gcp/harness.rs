@@ -231,7 +231,7 @@ impl Harness {
         cluster: &'a Cluster,
     ) -> LoadBalancerRequest<'a> {
         let mut services = self.objects.services.lock();
-        services.retain(|it| it.metadata.uid != service.metadata.uid);
+        services.retain(|other_service| other_service.metadata.uid != service.metadata.uid);
         services.push(Arc::new(service.clone()));
         LoadBalancerRequest {
             cluster,
@@ -355,6 +355,6 @@ pub(crate) fn service(annotations: &[(&str, &str)], more: Value) -> Service {
 pub(crate) fn ports(numbers: &[u16]) -> Value {
     numbers
         .iter()
-        .map(|it| json!({"name": format!("p{it}"), "port": it, "nodePort": 30000 + it % 2000, "protocol": "TCP"}))
+        .map(|number| json!({"name": format!("p{number}"), "port": number, "nodePort": 30000 + number % 2000, "protocol": "TCP"}))
         .collect()
 }

@@ -15,7 +15,7 @@ fn ip(service: &Service) -> String {
     let ingress = service
         .status
         .as_ref()
-        .and_then(|it| it.load_balancer.as_ref()?.ingress.clone())
+        .and_then(|status| status.load_balancer.as_ref()?.ingress.clone())
         .unwrap_or_default();
     ingress[0].ip.clone().unwrap_or_default()
 }
@@ -23,8 +23,9 @@ fn ip(service: &Service) -> String {
 fn names(value: &Value) -> Vec<String> {
     let all = value.as_array().cloned().unwrap_or_default();
     all.iter()
-        .map(|it| {
-            it.as_str()
+        .map(|object| {
+            object
+                .as_str()
                 .unwrap_or_default()
                 .rsplit('/')
                 .next()
@@ -270,7 +271,10 @@ async fn shared_health_check_goes_with_the_last_service() {
         harness.ensure(&provider, &mut mail).await.unwrap();
         harness.delete(&provider, &web).await.unwrap();
         assert!(
-            harness.leftovers().iter().any(|it| it.contains("-node")),
+            harness
+                .leftovers()
+                .iter()
+                .any(|leftover| leftover.contains("-node")),
             "{:?}",
             harness.leftovers()
         );
@@ -278,7 +282,7 @@ async fn shared_health_check_goes_with_the_last_service() {
             .objects
             .services
             .lock()
-            .retain(|it| it.metadata.uid == mail.metadata.uid);
+            .retain(|service| service.metadata.uid == mail.metadata.uid);
         harness.delete(&provider, &mail).await.unwrap();
         assert_eq!(harness.leftovers(), [""; 0], "{kind:?}");
     }
@@ -316,7 +320,7 @@ async fn nodes_join_and_leave_pools_and_groups() {
 #[tokio::test(start_paused = true)]
 async fn target_pool_is_created_with_200_instances_and_gets_the_rest() {
     let (harness, mut web) = (Harness::new(), service(&[], json!({})));
-    (3..=201).for_each(|it| harness.add_node(&format!("worker-{it}"), gcp_fake::ZONE));
+    (3..=201).for_each(|number| harness.add_node(&format!("worker-{number}"), gcp_fake::ZONE));
     let provider = harness.started().await;
     harness.ensure(&provider, &mut web).await.unwrap();
     assert_eq!(
@@ -329,7 +333,7 @@ async fn target_pool_is_created_with_200_instances_and_gets_the_rest() {
         harness
             .changes()
             .iter()
-            .filter(|it| it.ends_with("addInstance"))
+            .filter(|change| change.ends_with("addInstance"))
             .count(),
         1
     );
@@ -425,7 +429,7 @@ async fn firewall_of_a_shared_network_is_left_to_its_administrator() {
     assert!(
         events
             .iter()
-            .any(|it| it.starts_with(&expected) && it.ends_with("--project host`")),
+            .any(|event| event.starts_with(&expected) && event.ends_with("--project host`")),
         "{events:#?}"
     );
     // The administrator runs the command.
@@ -438,7 +442,9 @@ async fn firewall_of_a_shared_network_is_left_to_its_administrator() {
     harness.delete(&provider, &web).await.unwrap();
     let events = harness.events();
     assert!(
-        events.iter().any(|it| it.contains("firewall-rules delete")),
+        events
+            .iter()
+            .any(|event| event.contains("firewall-rules delete")),
         "{events:#?}"
     );
 }
@@ -471,7 +477,12 @@ async fn services_of_other_controllers_are_left_alone() {
             Harness::new().set(setting, value)
         };
         let mut web = service(annotations, more);
-        web.metadata.finalizers = Some(finalizers.iter().map(|it| (*it).to_owned()).collect());
+        web.metadata.finalizers = Some(
+            finalizers
+                .iter()
+                .map(|finalizer| (*finalizer).to_owned())
+                .collect(),
+        );
         let provider = harness.started().await;
         let error = harness.ensure(&provider, &mut web).await.unwrap_err();
         assert!(error.is_implemented_elsewhere(), "{error}");
@@ -692,7 +703,7 @@ async fn legacy_network_ignores_options_and_an_event_says_so() {
     assert!(
         events
             .iter()
-            .any(|it| it.starts_with("ILBOptionsIgnored: ")),
+            .any(|event| event.starts_with("ILBOptionsIgnored: ")),
         "{events:?}"
     );
 }
@@ -724,7 +735,7 @@ async fn numbers_of_load_balancers_are_metrics_of_the_go_program() {
 #[tokio::test(start_paused = true)]
 async fn firewalls_name_the_longest_tag_of_each_node_that_begins_its_name() {
     let (harness, mut web) = (Harness::new().without("node-tags"), service(&[], json!({})));
-    let tags = |it: &mut Value, tags: &[&str]| it["tags"]["items"] = json!(tags);
+    let tags = |object: &mut Value, tags: &[&str]| object["tags"]["items"] = json!(tags);
     let provider = harness.started().await;
     let error = harness
         .ensure(&provider, &mut web)
@@ -733,14 +744,13 @@ async fn firewalls_name_the_longest_tag_of_each_node_that_begins_its_name() {
         .to_string();
     assert!(error.contains("has no network tag"), "{error}");
     assert_eq!(harness.changes(), [""; 0]);
+    harness.fake.lock().change_instance("worker-1", |instance| {
+        tags(instance, &["work", "worker", "other"])
+    });
     harness
         .fake
         .lock()
-        .change_instance("worker-1", |it| tags(it, &["work", "worker", "other"]));
-    harness
-        .fake
-        .lock()
-        .change_instance("worker-2", |it| tags(it, &["worker-2"]));
+        .change_instance("worker-2", |instance| tags(instance, &["worker-2"]));
     harness
         .ensure(&harness.started().await, &mut web)
         .await
@@ -754,7 +764,7 @@ async fn firewalls_name_the_longest_tag_of_each_node_that_begins_its_name() {
 #[tokio::test(start_paused = true)]
 async fn group_has_at_most_1000_nodes_of_a_zone_and_none_of_other_subnetworks() {
     let (harness, mut web) = (Harness::new(), service(&[INTERNAL], json!({})));
-    (1000..2001).for_each(|it| harness.add_node(&format!("worker-{it}"), gcp_fake::ZONE));
+    (1000..2001).for_each(|number| harness.add_node(&format!("worker-{number}"), gcp_fake::ZONE));
     let mut other = (*harness.objects.nodes.lock()[0]).clone();
     other.labels = [(
         "cloud.google.com/gke-node-pool-subnet".to_owned(),
@@ -784,7 +794,7 @@ fn add_group(harness: &Harness, name: &str, members: &[&str]) {
     let (zone, mut cloud) = (gcp_fake::ZONE, harness.fake.lock());
     let members: Vec<_> = members
         .iter()
-        .map(|it| cloud.link(&format!("{PROJECT}/zones/{zone}/instances/{it}")))
+        .map(|member| cloud.link(&format!("{PROJECT}/zones/{zone}/instances/{member}")))
         .collect();
     cloud.insert(
         &format!("{PROJECT}/zones/{zone}/instanceGroups/{name}"),
@@ -819,7 +829,7 @@ async fn groups_of_others_serve_the_instances_that_they_have() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|it| names(&json!([it["group"]])))
+        .map(|backend| names(&json!([backend["group"]])))
         .collect();
     assert_eq!(groups.concat(), ["infra-a".to_owned(), own.clone()]);
     let members = |name: &str| {
@@ -840,7 +850,7 @@ async fn groups_of_others_serve_the_instances_that_they_have() {
         .objects
         .nodes
         .lock()
-        .retain(|it| &*it.name != "worker-1");
+        .retain(|node| &*node.name != "worker-1");
     harness.update(&provider, &web).await.unwrap();
     assert_eq!(harness.changes(), [""; 0]);
     harness.delete(&provider, &web).await.unwrap();
@@ -871,7 +881,7 @@ async fn skipped_groups_are_only_looked_up() {
         harness
             .changes()
             .iter()
-            .all(|it| !it.contains("instanceGroups")),
+            .all(|change| !change.contains("instanceGroups")),
         "{:?}",
         harness.changes()
     );
@@ -893,7 +903,7 @@ async fn internal_load_balancers_share_a_backend_service_if_asked() {
         .fake
         .lock()
         .all("backendServices")
-        .map(|it| it["name"].clone())
+        .map(|object| object["name"].clone())
         .collect();
     assert_eq!(
         pools,
@@ -907,7 +917,7 @@ async fn internal_load_balancers_share_a_backend_service_if_asked() {
         .objects
         .services
         .lock()
-        .retain(|it| it.metadata.uid == mail.metadata.uid);
+        .retain(|service| service.metadata.uid == mail.metadata.uid);
     harness.delete(&provider, &mail).await.unwrap();
     assert_eq!(harness.leftovers(), [""; 0]);
 }

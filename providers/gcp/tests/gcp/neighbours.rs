@@ -161,10 +161,9 @@ async fn node_that_cannot_be_a_target_is_left_out_of_a_new_load_balancer_with_on
                 service(kind, json!({})),
             );
             for name in ["worker-1", "worker-2"] {
-                harness
-                    .fake
-                    .lock()
-                    .change_instance(name, |it| it["tags"]["items"] = json!(["worker"]));
+                harness.fake.lock().change_instance(name, |instance| {
+                    instance["tags"]["items"] = json!(["worker"])
+                });
             }
             add_bad_node(&harness, provider_id);
             let provider = harness.started().await;
@@ -176,13 +175,13 @@ async fn node_that_cannot_be_a_target_is_left_out_of_a_new_load_balancer_with_on
             let pool = harness.object(&format!("targetPools/{LB}"))["instances"].clone();
             let members = [group, pool]
                 .iter()
-                .filter_map(|it| it.as_array().map(Vec::len))
+                .filter_map(|object| object.as_array().map(Vec::len))
                 .sum::<usize>();
             assert_eq!(members, 2, "{provider_id} {kind:?}");
             let events = harness.events();
             let count = events
                 .iter()
-                .filter(|it| it.starts_with("LoadBalancerNodeLeftOut: "))
+                .filter(|event| event.starts_with("LoadBalancerNodeLeftOut: "))
                 .count();
             assert_eq!(
                 count >= 1,
@@ -202,10 +201,9 @@ async fn node_that_cannot_be_a_target_is_left_out_of_a_new_load_balancer_with_on
 #[tokio::test(start_paused = true)]
 async fn node_without_a_network_tag_is_left_out_of_firewalls_until_it_has_one() {
     let (harness, mut web) = (Harness::new().without("node-tags"), service(&[], json!({})));
-    harness
-        .fake
-        .lock()
-        .change_instance("worker-1", |it| it["tags"]["items"] = json!(["worker"]));
+    harness.fake.lock().change_instance("worker-1", |instance| {
+        instance["tags"]["items"] = json!(["worker"])
+    });
     let provider = harness.started().await;
     harness.ensure(&provider, &mut web).await.unwrap();
     let tags =
@@ -215,15 +213,14 @@ async fn node_without_a_network_tag_is_left_out_of_firewalls_until_it_has_one() 
     assert!(
         events
             .iter()
-            .any(|it| it.contains("worker-2 has no network tag")),
+            .any(|event| event.contains("worker-2 has no network tag")),
         "{events:?}"
     );
     // A Node of another kind joins: the firewalls follow in the same sync.
     harness.add_node("edge-1", ZONE);
-    harness
-        .fake
-        .lock()
-        .change_instance("edge-1", |it| it["tags"]["items"] = json!(["edge"]));
+    harness.fake.lock().change_instance("edge-1", |instance| {
+        instance["tags"]["items"] = json!(["edge"])
+    });
     harness.update(&provider, &web).await.unwrap();
     assert_eq!(tags(&format!("k8s-fw-{LB}")), json!(["edge", "worker"]));
     assert_eq!(

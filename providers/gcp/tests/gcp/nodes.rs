@@ -42,7 +42,7 @@ async fn metadata(harness: &Harness, node: Node) -> InstanceMetadata {
 fn shown(addresses: &[NodeAddress]) -> Vec<String> {
     addresses
         .iter()
-        .map(|it| format!("{} {}", it.kind.as_str(), it.address))
+        .map(|address| format!("{} {}", address.kind.as_str(), address.address))
         .collect()
 }
 
@@ -63,9 +63,9 @@ fn with_id(id: &str) -> Node {
 #[tokio::test(start_paused = true)]
 async fn node_gets_type_zone_region_and_addresses_of_its_instance() {
     let harness = Harness::new();
-    harness.fake.lock().change_instance("worker-1", |it| {
-        it["networkInterfaces"][0]["networkIP"] = "10.128.0.2".into();
-        it["networkInterfaces"][0]["accessConfigs"] = json!([{"natIP": "198.51.100.7"}, {}]);
+    harness.fake.lock().change_instance("worker-1", |instance| {
+        instance["networkInterfaces"][0]["networkIP"] = "10.128.0.2".into();
+        instance["networkInterfaces"][0]["accessConfigs"] = json!([{"natIP": "198.51.100.7"}, {}]);
     });
     for name in ["worker-1", "worker-1.c.demo.internal"] {
         let found = metadata(&harness, named(name)).await;
@@ -86,11 +86,12 @@ async fn node_gets_type_zone_region_and_addresses_of_its_instance() {
 
 #[tokio::test(start_paused = true)]
 async fn addresses_of_the_family_of_the_stack_come_first() {
-    let change = |it: &mut serde_json::Value| {
-        it["networkInterfaces"][0]["networkIP"] = "10.128.0.2".into();
-        it["networkInterfaces"][0]["ipv6AccessType"] = "EXTERNAL".into();
-        it["networkInterfaces"][0]["ipv6AccessConfigs"] = json!([{"externalIpv6": "2600:1900::5"}]);
-        it["networkInterfaces"][0]["accessConfigs"] = json!([]);
+    let change = |object: &mut serde_json::Value| {
+        object["networkInterfaces"][0]["networkIP"] = "10.128.0.2".into();
+        object["networkInterfaces"][0]["ipv6AccessType"] = "EXTERNAL".into();
+        object["networkInterfaces"][0]["ipv6AccessConfigs"] =
+            json!([{"externalIpv6": "2600:1900::5"}]);
+        object["networkInterfaces"][0]["accessConfigs"] = json!([]);
     };
     let (v4, v6) = (
         ["InternalIP 10.128.0.2"],
@@ -124,7 +125,7 @@ async fn stopped_and_preempted_instances_are_shut_down() {
         harness
             .fake
             .lock()
-            .change_instance("worker-1", |it| it["status"] = status.into());
+            .change_instance("worker-1", |instance| instance["status"] = status.into());
         let found = state(
             &harness,
             with_id(&format!("gce://{PROJECT}/{ZONE}/worker-1")),
@@ -158,10 +159,9 @@ async fn provider_id_has_three_parts() {
 #[tokio::test(start_paused = true)]
 async fn instance_without_a_network_interface_is_an_error() {
     let harness = Harness::new();
-    harness
-        .fake
-        .lock()
-        .change_instance("worker-1", |it| it["networkInterfaces"] = json!([]));
+    harness.fake.lock().change_instance("worker-1", |instance| {
+        instance["networkInterfaces"] = json!([])
+    });
     assert!(state(&harness, named("worker-1")).await.is_err());
 }
 
@@ -192,7 +192,7 @@ async fn zone_that_does_not_answer_proves_no_absence() {
     ));
     let provider = harness.started().await;
     let nodes: Vec<_> = (1..=20)
-        .map(|it| Arc::new(named(&format!("worker-{it}"))))
+        .map(|number| Arc::new(named(&format!("worker-{number}"))))
         .collect();
     let found = provider
         .instances()
@@ -209,10 +209,10 @@ async fn zone_that_does_not_answer_proves_no_absence() {
 #[tokio::test(start_paused = true)]
 async fn a_thousand_nodes_are_initialised_by_a_few_lists() {
     let harness = Harness::new();
-    (3..=1000).for_each(|it| harness.add_node(&format!("worker-{it}"), ZONE));
+    (3..=1000).for_each(|number| harness.add_node(&format!("worker-{number}"), ZONE));
     let provider = harness.started().await;
     let nodes: Vec<_> = (1..=1000)
-        .map(|it| Arc::new(named(&format!("worker-{it}"))))
+        .map(|number| Arc::new(named(&format!("worker-{number}"))))
         .collect();
     let found = provider
         .instances()
@@ -228,7 +228,7 @@ async fn a_thousand_nodes_are_initialised_by_a_few_lists() {
 async fn a_hundred_nodes_without_an_instance_need_a_few_lists() {
     let harness = Harness::new();
     let provider = harness.started().await;
-    let node = |it: usize| Arc::new(with_id(&format!("gce://{PROJECT}/{ZONE}/gone-{it}")));
+    let node = |number: usize| Arc::new(with_id(&format!("gce://{PROJECT}/{ZONE}/gone-{number}")));
     let nodes: Vec<_> = (0..100).map(node).collect();
     let found = provider
         .instances()
@@ -238,7 +238,7 @@ async fn a_hundred_nodes_without_an_instance_need_a_few_lists() {
     assert!(
         found
             .iter()
-            .all(|it| matches!(it, Ok(InstanceState::Gone(_)))),
+            .all(|state| matches!(state, Ok(InstanceState::Gone(_)))),
         "{found:?}"
     );
     let requests = harness.fake.fault_injector().requests().len();
@@ -288,13 +288,13 @@ async fn nodes_get_the_ranges_of_their_instances() {
     let harness = Harness::new()
         .set("--allocate-node-cidrs", "true")
         .set("--cidr-allocator-type", "CloudAllocator");
-    let range = |it: &mut serde_json::Value| {
-        it["networkInterfaces"][0]["aliasIpRanges"] =
+    let range = |object: &mut serde_json::Value| {
+        object["networkInterfaces"][0]["aliasIpRanges"] =
             json!([{"ipCidrRange": "10.40.7.0/24", "subnetworkRangeName": "pods"}]);
     };
     harness.fake.lock().change_instance("worker-1", range);
-    harness.fake.lock().change_instance("worker-2", |it| {
-        it["networkInterfaces"][0]["aliasIpRanges"] = json!([])
+    harness.fake.lock().change_instance("worker-2", |instance| {
+        instance["networkInterfaces"][0]["aliasIpRanges"] = json!([])
     });
     let _provider = harness.started().await;
     tokio::time::sleep(Duration::from_secs(10)).await;
@@ -313,7 +313,9 @@ async fn nodes_get_the_ranges_of_their_instances() {
     );
     let events = harness.events();
     assert!(
-        events.iter().any(|it| it.starts_with("CIDRNotAvailable")),
+        events
+            .iter()
+            .any(|event| event.starts_with("CIDRNotAvailable")),
         "{events:?}"
     );
 }

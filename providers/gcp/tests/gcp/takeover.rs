@@ -79,10 +79,9 @@ async fn take_over_from_the_go_program_changes_nothing() {
             ])
         );
         let has = |address: &Value| {
-            metadata
-                .node_addresses
-                .iter()
-                .any(|it| json!([it.kind.as_str(), it.address]) == *address)
+            metadata.node_addresses.iter().any(|node_address| {
+                json!([node_address.kind.as_str(), node_address.address]) == *address
+            })
         };
         assert!(
             list(&recorded["addresses"]).all(has),

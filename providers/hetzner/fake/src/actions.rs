@@ -51,7 +51,7 @@ pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
     page(
         request,
         "actions",
-        of(&model.actions, request).filter(|it| ids.contains(&it.id)),
+        of(&model.actions, request).filter(|action| ids.contains(&action.id)),
         Action::json,
     )
 }

@@ -21,7 +21,7 @@ pub(crate) fn admit(model: &mut Model, request: &mut ApiRequest) -> Result<(), R
 fn admit_to_cloud(model: &mut Model, request: &mut ApiRequest) -> Result<(), Refusal> {
     let token = request
         .header("authorization")
-        .and_then(|it| it.strip_prefix("Bearer "))
+        .and_then(|header| header.strip_prefix("Bearer "))
         .unwrap_or_default();
     let is_read_only = model.read_only.contains(token) && !request.route.starts_with("GET ");
     let project = model.tokens.get(token).cloned();
@@ -56,7 +56,7 @@ fn admit_to_robot(model: &mut Model, request: &ApiRequest) -> Result<(), Refusal
         base64::engine::general_purpose::STANDARD.encode(format!("{ROBOT_USER}:{ROBOT_PASSWORD}"));
     let given = request
         .header("authorization")
-        .and_then(|it| it.strip_prefix("Basic "));
+        .and_then(|header| header.strip_prefix("Basic "));
     let is_limited = model.is_robot_limited(&request.route);
     if given != Some(wanted.as_str()) {
         return Err(Refusal::robot("UNAUTHORIZED"));

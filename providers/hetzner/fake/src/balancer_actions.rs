@@ -45,7 +45,9 @@ pub(crate) fn act(model: &mut Model, request: &ApiRequest) -> Answer {
     let before = asked_for(&model.balancers, request, "load balancer")?;
     let after = model.after(request, before.clone(), command)?;
     let action = model.act(request, command, ("load_balancer", after.id))?;
-    changed(&mut model.balancers, &action, |it| *it = after);
+    changed(&mut model.balancers, &action, |load_balancer| {
+        *load_balancer = after
+    });
     action.answer()
 }
 
@@ -76,7 +78,7 @@ impl Model {
                 if balancer
                     .services
                     .iter()
-                    .any(|it| it.listen_port == service.listen_port)
+                    .any(|other_service| other_service.listen_port == service.listen_port)
                 {
                     return Err(Refusal::new(
                         "source_port_already_used",
@@ -90,7 +92,9 @@ impl Model {
             "delete_service" => {
                 let Port { listen_port } = parse(request)?;
                 let before = balancer.services.len();
-                balancer.services.retain(|it| it.listen_port != listen_port);
+                balancer
+                    .services
+                    .retain(|service| service.listen_port != listen_port);
                 if balancer.services.len() == before {
                     return Err(Refusal::not_found("service"));
                 }
@@ -103,7 +107,9 @@ impl Model {
             "remove_target" => {
                 let target = parse::<TargetWish>(request)?.target()?;
                 let before = balancer.targets.len();
-                balancer.targets.retain(|it| !it.is_same(&target));
+                balancer
+                    .targets
+                    .retain(|other_target| !other_target.is_same(&target));
                 if balancer.targets.len() == before {
                     return Err(Refusal::not_found("target"));
                 }
@@ -115,11 +121,16 @@ impl Model {
 
     fn change_type(&self, balancer: &mut Balancer, name: &str) -> Result<(), Refusal> {
         let name = self.type_named(name)?;
-        let kind = self.types.iter().find(|it| it.name == name);
+        let kind = self
+            .types
+            .iter()
+            .find(|balancer_type| balancer_type.name == name);
         let is_too_small = |max_targets, max_services| {
             balancer.targets.len() > max_targets || balancer.services.len() > max_services
         };
-        if kind.is_some_and(|it| is_too_small(it.max_targets, it.max_services)) {
+        if kind.is_some_and(|balancer_type| {
+            is_too_small(balancer_type.max_targets, balancer_type.max_services)
+        }) {
             return Err(Refusal::new(
                 "invalid_load_balancer_type",
                 "the type is too small for what there is",
@@ -138,7 +149,7 @@ impl Model {
         if balancer
             .private_net
             .iter()
-            .any(|it| it.network == wish.network)
+            .any(|network| network.network == wish.network)
         {
             return Err(Refusal::new(
                 "load_balancer_already_attached",
@@ -165,7 +176,7 @@ impl Model {
         let at = balancer
             .services
             .iter()
-            .position(|it| it.listen_port == port);
+            .position(|service| service.listen_port == port);
         let at = at.ok_or_else(|| Refusal::not_found("service"))?;
         let mut service = balancer.services[at].clone();
         service.change(change)?;
@@ -182,7 +193,7 @@ fn change_pointer(
     let addresses = [&mut balancer.ipv4, &mut balancer.ipv6];
     let address = addresses
         .into_iter()
-        .find(|it| it.ip == ip)
+        .find(|public_ip| public_ip.ip == ip)
         .ok_or_else(|| Refusal::not_found("ip"))?;
     address.dns_ptr = dns_ptr;
     Ok(())
@@ -190,7 +201,9 @@ fn change_pointer(
 
 fn detach(balancer: &mut Balancer, network: u64) -> Result<(), Refusal> {
     let before = balancer.private_net.len();
-    balancer.private_net.retain(|it| it.network != network);
+    balancer
+        .private_net
+        .retain(|private_net| private_net.network != network);
     if balancer.private_net.len() == before {
         return Err(Refusal::new(
             "load_balancer_not_attached_to_network",
@@ -198,7 +211,7 @@ fn detach(balancer: &mut Balancer, network: u64) -> Result<(), Refusal> {
         ));
     }
     // Targets that were reached through the network are removed.
-    balancer.targets.retain(|it| !it.is_private());
+    balancer.targets.retain(|target| !target.is_private());
     Ok(())
 }
 
@@ -206,7 +219,7 @@ fn disable(balancer: &mut Balancer) -> Result<(), Refusal> {
     if balancer
         .targets
         .iter()
-        .any(|it| !it.is_private() && !matches!(it, Target::Ip(_)))
+        .any(|target| !target.is_private() && !matches!(target, Target::Ip(_)))
     {
         let message = "there are targets that are reached by their public addresses";
         return Err(Refusal::new("targets_without_use_private_ip", message));

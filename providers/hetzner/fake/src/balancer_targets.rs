@@ -150,7 +150,11 @@ impl Model {
         balancer: &Balancer,
         target: &Target,
     ) -> Result<(), Refusal> {
-        if balancer.targets.iter().any(|it| it.is_same(target)) {
+        if balancer
+            .targets
+            .iter()
+            .any(|other_target| other_target.is_same(target))
+        {
             return Err(Refusal::new(
                 "target_already_defined",
                 "target already defined",
@@ -159,14 +163,18 @@ impl Model {
         let kind = self
             .types
             .iter()
-            .find(|it| it.name == balancer.load_balancer_type);
+            .find(|balancer_type| balancer_type.name == balancer.load_balancer_type);
         if kind.is_some_and(|kind| balancer.targets.len() >= kind.max_targets) {
             return Err(Refusal::new(
                 "resource_limit_exceeded",
                 "the type's limit of targets is reached",
             ));
         }
-        let networks: Vec<u64> = balancer.private_net.iter().map(|it| it.network).collect();
+        let networks: Vec<u64> = balancer
+            .private_net
+            .iter()
+            .map(|network| network.network)
+            .collect();
         if target.is_private() && networks.is_empty() {
             let message = "the load balancer is not attached to a network";
             return Err(Refusal::new(
@@ -205,19 +213,19 @@ impl Model {
         let is_cloud = self
             .servers
             .values()
-            .any(|it| it.object.ipv4.map(IpAddr::V4) == Some(ip));
+            .any(|server| server.object.ipv4.map(IpAddr::V4) == Some(ip));
         if is_cloud {
             return Err(Refusal::new(
                 "cloud_resource_ip_not_allowed",
                 "the address is a cloud server's",
             ));
         }
-        let of = |it: &Ipv4Addr| IpAddr::V4(*it) == ip;
+        let of = |address: &Ipv4Addr| IpAddr::V4(*address) == ip;
         if is_private
             || self
                 .robot
                 .values()
-                .any(|it| it.server_ip.as_ref().is_some_and(of))
+                .any(|server| server.server_ip.as_ref().is_some_and(of))
         {
             return Ok(());
         }

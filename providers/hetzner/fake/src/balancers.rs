@@ -122,7 +122,7 @@ impl Balancer {
     pub(crate) fn json(&self, types: &[BalancerType]) -> Value {
         let kind = types
             .iter()
-            .find(|it| it.name == self.load_balancer_type)
+            .find(|balancer_type| balancer_type.name == self.load_balancer_type)
             .map(BalancerType::json);
         json!({
             "id": self.id, "name": self.name, "labels": self.labels, "created": CREATED,
@@ -142,7 +142,7 @@ fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Refusal> {
         text.len() <= 63
             && text
                 .chars()
-                .all(|it| it.is_ascii_alphanumeric() || "._-".contains(it))
+                .all(|character| character.is_ascii_alphanumeric() || "._-".contains(character))
     };
     let name = |key: &str| key.rsplit('/').next().unwrap_or_default().to_owned();
     match labels
@@ -214,17 +214,18 @@ impl Model {
     }
 
     pub(crate) fn type_named(&self, name_or_id: &str) -> Result<String, Refusal> {
-        let found = self
-            .types
-            .iter()
-            .find(|it| it.name == name_or_id || it.id.to_string() == name_or_id);
+        let found = self.types.iter().find(|balancer_type| {
+            balancer_type.name == name_or_id || balancer_type.id.to_string() == name_or_id
+        });
         let found =
             found.ok_or_else(|| Refusal::field("load_balancer_type", "there is no such type"))?;
         Ok(found.name.clone())
     }
 
     fn name_is_free(&self, project: &str, id: Option<u64>, name: &str) -> Result<(), Refusal> {
-        if of_project(&self.balancers, project).any(|it| it.name == name && Some(it.id) != id) {
+        if of_project(&self.balancers, project)
+            .any(|load_balancer| load_balancer.name == name && Some(load_balancer.id) != id)
+        {
             return Err(Refusal::new(
                 "uniqueness_error",
                 format!("name {name:?} is already used"),
@@ -243,12 +244,12 @@ impl Model {
         let kind = self
             .types
             .iter()
-            .find(|it| it.name == balancer.load_balancer_type);
+            .find(|balancer_type| balancer_type.name == balancer.load_balancer_type);
         let others = || {
             balancer
                 .services
                 .iter()
-                .filter(|it| it.listen_port != service.listen_port)
+                .filter(|other_service| other_service.listen_port != service.listen_port)
         };
         if kind.is_some_and(|kind| others().count() >= kind.max_services) {
             return Err(Refusal::new(
@@ -256,14 +257,14 @@ impl Model {
                 "the type's limit of services is reached",
             ));
         }
-        let certificates = service.http.iter().flat_map(|it| &it.certificates);
+        let certificates = service.http.iter().flat_map(|http| &http.certificates);
         for id in certificates.clone() {
             one(&self.certificates, project, *id)
                 .ok_or_else(|| Refusal::not_found("certificate"))?;
         }
         let all = others()
-            .filter_map(|it| it.http.as_ref())
-            .flat_map(|it| &it.certificates)
+            .filter_map(|service| service.http.as_ref())
+            .flat_map(|http| &http.certificates)
             .chain(certificates);
         let all: std::collections::BTreeSet<_> = all.collect();
         if kind.is_some_and(|kind| all.len() > kind.max_assigned_certificates) {
@@ -280,8 +281,10 @@ impl Model {
         self.name_is_free(project, None, &wish.name)?;
         let load_balancer_type = self.type_named(&wish.load_balancer_type)?;
         let found = match (&wish.location, &wish.network_zone) {
-            (Some(name), None) => LOCATIONS.iter().find(|it| it.name == name),
-            (None, Some(zone)) => LOCATIONS.iter().find(|it| it.network_zone == zone),
+            (Some(name), None) => LOCATIONS.iter().find(|location| location.name == name),
+            (None, Some(zone)) => LOCATIONS
+                .iter()
+                .find(|location| location.network_zone == zone),
             (None, None) => {
                 return Err(Refusal::field(
                     "location",
@@ -315,7 +318,7 @@ impl Model {
                 if balancer
                     .services
                     .iter()
-                    .any(|it| it.listen_port == service.listen_port)
+                    .any(|other_service| other_service.listen_port == service.listen_port)
                 {
                     return Err(Refusal::new(
                         "source_port_already_used",
@@ -351,9 +354,9 @@ impl Model {
 
 pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
     let balancers = of_project(&model.balancers, &request.project)
-        .filter(|it| selects(request, &it.name, &it.labels));
-    page(request, "load_balancers", balancers, |it| {
-        it.json(&model.types)
+        .filter(|load_balancer| selects(request, &load_balancer.name, &load_balancer.labels));
+    page(request, "load_balancers", balancers, |load_balancer| {
+        load_balancer.json(&model.types)
     })
 }
 

@@ -46,7 +46,7 @@ pub const LOCATIONS: [Location; 6] = [
 
 /// Returns a location, also one that is not in the list.
 pub(crate) fn location(name: &str) -> Value {
-    let found = LOCATIONS.iter().position(|it| it.name == name);
+    let found = LOCATIONS.iter().position(|location| location.name == name);
     let zone = found.map_or("eu-central", |at| LOCATIONS[at].network_zone);
     json!({"id": found.unwrap_or(LOCATIONS.len()) + 1, "name": name, "description": name, "country": "DE", "city": name,
         "latitude": 50.0, "longitude": 12.0, "network_zone": zone})
@@ -118,12 +118,17 @@ pub(crate) fn locations(_: &mut Model, request: &ApiRequest) -> Answer {
     page(
         request,
         "locations",
-        LOCATIONS.iter().filter(|it| names(request, it.name)),
-        |it| location(it.name),
+        LOCATIONS
+            .iter()
+            .filter(|location| names(request, location.name)),
+        |page| location(page.name),
     )
 }
 
 pub(crate) fn balancer_types(model: &mut Model, request: &ApiRequest) -> Answer {
-    let items = model.types.iter().filter(|it| names(request, &it.name));
+    let items = model
+        .types
+        .iter()
+        .filter(|balancer_type| names(request, &balancer_type.name));
     page(request, "load_balancer_types", items, BalancerType::json)
 }

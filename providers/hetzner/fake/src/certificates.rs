@@ -72,15 +72,20 @@ impl Model {
     }
 
     fn users_of(&self, id: u64) -> Vec<Value> {
-        let uses = |it: &&crate::Balancer| {
-            it.services
+        let uses = |load_balancer: &&crate::Balancer| {
+            load_balancer
+                .services
                 .iter()
-                .filter_map(|it| it.http.as_ref())
-                .any(|it| it.certificates.contains(&id))
+                .filter_map(|service| service.http.as_ref())
+                .any(|http| http.certificates.contains(&id))
         };
-        let balancers = self.balancers.values().map(|it| &it.object).filter(uses);
+        let balancers = self
+            .balancers
+            .values()
+            .map(|load_balancer| &load_balancer.object)
+            .filter(uses);
         balancers
-            .map(|it| json!({"id": it.id, "type": "load_balancer"}))
+            .map(|load_balancer| json!({"id": load_balancer.id, "type": "load_balancer"}))
             .collect()
     }
 
@@ -102,9 +107,10 @@ impl Model {
 }
 
 pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
-    let all = of(&model.certificates, request).filter(|it| selects(request, &it.name, &it.labels));
-    page(request, "certificates", all, |it| {
-        model.certificate_json(it)
+    let all = of(&model.certificates, request)
+        .filter(|certificate| selects(request, &certificate.name, &certificate.labels));
+    page(request, "certificates", all, |certificate| {
+        model.certificate_json(certificate)
     })
 }
 
@@ -116,7 +122,7 @@ pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
 
 pub(crate) fn create(model: &mut Model, request: &ApiRequest) -> Answer {
     let wish: Wish = parse(request)?;
-    if of(&model.certificates, request).any(|it| it.name == wish.name) {
+    if of(&model.certificates, request).any(|certificate| certificate.name == wish.name) {
         return Err(Refusal::new(
             "uniqueness_error",
             format!("name {:?} is already used", wish.name),

@@ -10,7 +10,7 @@ use crate::{
 };
 
 fn objects<T: Clone>(all: &BTreeMap<u64, Owned<T>>) -> Vec<T> {
-    all.values().map(|it| it.object.clone()).collect()
+    all.values().map(|object| object.object.clone()).collect()
 }
 
 fn changed<T: Clone>(
@@ -20,8 +20,8 @@ fn changed<T: Clone>(
 ) -> Option<T> {
     let object = all
         .values_mut()
-        .map(|it| &mut it.object)
-        .find(|it| is_it(it))?;
+        .map(|object| &mut object.object)
+        .find(|object| is_it(object))?;
     change(object);
     Some(object.clone())
 }
@@ -40,7 +40,11 @@ impl Fake {
 
     /// Changes a server, by name, and returns the changed server.
     pub fn change_server(&self, name: &str, change: impl FnOnce(&mut Server)) -> Option<Server> {
-        changed(&mut self.model().servers, |it| it.name == name, change)
+        changed(
+            &mut self.model().servers,
+            |server| server.name == name,
+            change,
+        )
     }
 
     /// Attaches a server, by name, to a network, and returns its address in the network.
@@ -80,7 +84,7 @@ impl Fake {
         let id = model
             .servers
             .values()
-            .find(|it| it.object.name == name)?
+            .find(|server| server.object.name == name)?
             .object
             .id;
         model.remove_server(id)
@@ -95,7 +99,9 @@ impl Fake {
     /// Returns a server, by name.
     #[must_use]
     pub fn server(&self, name: &str) -> Option<Server> {
-        self.servers().into_iter().find(|it| it.name == name)
+        self.servers()
+            .into_iter()
+            .find(|server| server.name == name)
     }
 }
 
@@ -112,7 +118,11 @@ impl Fake {
 
     /// Changes a network: routes, subnets.
     pub fn change_network(&self, id: u64, change: impl FnOnce(&mut Network)) -> Option<Network> {
-        changed(&mut self.model().networks, |it| it.id == id, change)
+        changed(
+            &mut self.model().networks,
+            |network| network.id == id,
+            change,
+        )
     }
 
     /// Returns the private networks.
@@ -126,8 +136,8 @@ impl Fake {
     pub fn routes(&self, network: u64) -> Vec<Route> {
         self.networks()
             .into_iter()
-            .find(|it| it.id == network)
-            .map(|it| it.routes)
+            .find(|other_network| other_network.id == network)
+            .map(|network| network.routes)
             .unwrap_or_default()
     }
 
@@ -150,14 +160,20 @@ impl Fake {
         name: &str,
         change: impl FnOnce(&mut Balancer),
     ) -> Option<Balancer> {
-        changed(&mut self.model().balancers, |it| it.name == name, change)
+        changed(
+            &mut self.model().balancers,
+            |load_balancer| load_balancer.name == name,
+            change,
+        )
     }
 
     /// Removes a load balancer, by name.
     pub fn remove_load_balancer(&self, name: &str) -> bool {
         let mut model = self.model();
         let before = model.balancers.len();
-        model.balancers.retain(|_, it| it.object.name != name);
+        model
+            .balancers
+            .retain(|_, load_balancer| load_balancer.object.name != name);
         model.balancers.len() < before
     }
 
@@ -170,12 +186,19 @@ impl Fake {
     /// Returns a load balancer, by name.
     #[must_use]
     pub fn load_balancer(&self, name: &str) -> Option<Balancer> {
-        self.load_balancers().into_iter().find(|it| it.name == name)
+        self.load_balancers()
+            .into_iter()
+            .find(|load_balancer| load_balancer.name == name)
     }
 
     /// Changes a type of load balancers, by name: limits, deprecation.
     pub fn change_type(&self, name: &str, change: impl FnOnce(&mut BalancerType)) {
-        if let Some(kind) = self.model().types.iter_mut().find(|it| it.name == name) {
+        if let Some(kind) = self
+            .model()
+            .types
+            .iter_mut()
+            .find(|balancer_type| balancer_type.name == name)
+        {
             change(kind);
         }
     }
@@ -191,7 +214,11 @@ impl Fake {
         name: &str,
         change: impl FnOnce(&mut Certificate),
     ) -> Option<Certificate> {
-        changed(&mut self.model().certificates, |it| it.name == name, change)
+        changed(
+            &mut self.model().certificates,
+            |certificate| certificate.name == name,
+            change,
+        )
     }
 
     /// Returns the uploaded and managed certificates.
@@ -297,15 +324,18 @@ impl Fake {
         let balancers = model
             .balancers
             .values()
-            .map(|it| it.object.json(&model.types));
+            .map(|load_balancer| load_balancer.object.json(&model.types));
         let routes = model
             .networks
             .values()
-            .flat_map(|it| &it.object.routes)
-            .map(|it| serde_json::json!({"route": it}));
-        let certificates = model.certificates.values().map(|it| &it.object);
+            .flat_map(|network| &network.object.routes)
+            .map(|route| serde_json::json!({"route": route}));
+        let certificates = model
+            .certificates
+            .values()
+            .map(|certificate| &certificate.object);
         let certificates =
-            certificates.map(|it| serde_json::json!({"certificate": it.name, "labels": it.labels}));
+            certificates.map(|certificate| serde_json::json!({"certificate": certificate.name, "labels": certificate.labels}));
         balancers.chain(routes).chain(certificates).collect()
     }
 }

@@ -64,9 +64,9 @@ pub(crate) fn page<T>(
 /// separated by commas.
 pub(crate) fn matches(selector: &str, labels: &BTreeMap<String, String>) -> bool {
     let mut depth = 0;
-    let parts = selector.split(|it: char| {
-        depth += i32::from(it == '(') - i32::from(it == ')');
-        it == ',' && depth == 0
+    let parts = selector.split(|character: char| {
+        depth += i32::from(character == '(') - i32::from(character == ')');
+        character == ',' && depth == 0
     });
     parts
         .map(str::trim)
@@ -75,7 +75,7 @@ pub(crate) fn matches(selector: &str, labels: &BTreeMap<String, String>) -> bool
             let value = |key: &str| labels.get(key.trim()).map(String::as_str);
             let among = |list: &str, found: Option<&str>| {
                 let list = list.trim().trim_start_matches('(').trim_end_matches(')');
-                found.is_some_and(|found| list.split(',').any(|it| it.trim() == found))
+                found.is_some_and(|found| list.split(',').any(|part| part.trim() == found))
             };
             if let Some((key, list)) = part.split_once(" notin ") {
                 !among(list, value(key))

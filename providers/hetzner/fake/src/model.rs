@@ -136,8 +136,9 @@ impl Model {
             "load_balancer" if self.options.busy_balancers => Some("locked"),
             _ => None,
         };
-        let runs =
-            |it: &Owned<Action>| it.object.resource == resource && !it.object.operation.is_over();
+        let runs = |entry: &Owned<Action>| {
+            entry.object.resource == resource && !entry.object.operation.is_over()
+        };
         if let Some(code) = busy.filter(|_| self.actions.values().any(runs)) {
             return Err(Refusal::new(
                 code,
@@ -168,8 +169,8 @@ type All<T> = BTreeMap<u64, Owned<T>>;
 /// Returns the objects of a project.
 pub(crate) fn of_project<'a, T>(all: &'a All<T>, project: &'a str) -> impl Iterator<Item = &'a T> {
     all.values()
-        .filter(move |it| it.project == project)
-        .map(|it| &it.object)
+        .filter(move |object| object.project == project)
+        .map(|object| &object.object)
 }
 
 /// Returns the objects of the request's project.
@@ -180,8 +181,8 @@ pub(crate) fn of<'a, T>(all: &'a All<T>, request: &'a ApiRequest) -> impl Iterat
 /// Returns an object of a project.
 pub(crate) fn one<'a, T>(all: &'a All<T>, project: &str, id: u64) -> Option<&'a T> {
     all.get(&id)
-        .filter(|it| it.project == project)
-        .map(|it| &it.object)
+        .filter(|object| object.project == project)
+        .map(|object| &object.object)
 }
 
 /// Returns the object that a path names.
@@ -200,7 +201,7 @@ pub(crate) fn asked_for<'a, T>(
 
 /// Returns an object for a change.
 pub(crate) fn one_mut<T>(all: &mut All<T>, id: u64) -> Option<&mut T> {
-    all.get_mut(&id).map(|it| &mut it.object)
+    all.get_mut(&id).map(|object| &mut object.object)
 }
 
 /// Applies the change of an action to its object, unless the action fails.

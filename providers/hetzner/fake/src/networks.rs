@@ -76,18 +76,21 @@ impl Model {
     }
 
     fn taken_in(&self, network: u64) -> impl Iterator<Item = Ipv4Addr> {
-        let of_servers = self.servers.values().flat_map(|it| &it.object.private_net);
+        let of_servers = self
+            .servers
+            .values()
+            .flat_map(|server| &server.object.private_net);
         let of_servers = of_servers
-            .filter(move |it| it.network == network)
-            .map(|it| it.ip);
+            .filter(move |other_network| other_network.network == network)
+            .map(|network| network.ip);
         let of_balancers = self
             .balancers
             .values()
-            .flat_map(|it| &it.object.private_net);
+            .flat_map(|load_balancer| &load_balancer.object.private_net);
         of_servers.chain(
             of_balancers
-                .filter(move |it| it.network == network)
-                .map(|it| it.ip),
+                .filter(move |other_network| other_network.network == network)
+                .map(|network| network.ip),
         )
     }
 
@@ -105,8 +108,8 @@ impl Model {
         let subnets = network
             .subnets
             .iter()
-            .map(|it| it.ip_range)
-            .filter(|it| range.is_none_or(|range| range == *it));
+            .map(|subnet| subnet.ip_range)
+            .filter(|network| range.is_none_or(|range| range == *network));
         let subnets: Vec<_> = subnets.collect();
         let no_subnet =
             || Refusal::new("no_subnet_available", "no subnet of this network has room");
@@ -114,7 +117,7 @@ impl Model {
             Some(wanted)
                 if subnets.is_empty()
                     || taken.contains(&wanted)
-                    || !subnets.iter().any(|it| it.contains(&wanted)) =>
+                    || !subnets.iter().any(|network| network.contains(&wanted)) =>
             {
                 Err(Refusal::new(
                     "ip_not_available",
@@ -125,8 +128,8 @@ impl Model {
             None => {
                 let mut free = subnets
                     .iter()
-                    .flat_map(|it| it.hosts().skip(1))
-                    .filter(|it| !taken.contains(it));
+                    .flat_map(|network| network.hosts().skip(1))
+                    .filter(|address| !taken.contains(address));
                 free.next().ok_or_else(no_subnet)
             }
         }
@@ -137,16 +140,24 @@ impl Model {
         let servers = self
             .servers
             .values()
-            .filter(|it| it.object.ip_in(id).is_some())
-            .map(|it| it.object.id);
-        let balancers = self.balancers.values().map(|it| &it.object);
+            .filter(|server| server.object.ip_in(id).is_some())
+            .map(|server| server.object.id);
+        let balancers = self
+            .balancers
+            .values()
+            .map(|load_balancer| &load_balancer.object);
         let balancers = balancers
-            .filter(|it| it.private_net.iter().any(|net| net.network == id))
-            .map(|it| it.id);
+            .filter(|load_balancer| {
+                load_balancer
+                    .private_net
+                    .iter()
+                    .any(|net| net.network == id)
+            })
+            .map(|load_balancer| load_balancer.id);
         let subnets: Vec<Value> = network
             .subnets
             .iter()
-            .map(|it| json!({"type": "cloud", "ip_range": it.ip_range, "network_zone": it.network_zone, "gateway": gateway(it.ip_range)}))
+            .map(|subnet| json!({"type": "cloud", "ip_range": subnet.ip_range, "network_zone": subnet.network_zone, "gateway": gateway(subnet.ip_range)}))
             .collect();
         json!({
             "id": id, "name": network.name, "ip_range": network.ip_range, "subnets": subnets, "routes": network.routes,
@@ -157,8 +168,10 @@ impl Model {
 }
 
 pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
-    let networks = of(&model.networks, request).filter(|it| names(request, &it.name));
-    page(request, "networks", networks, |it| model.network_json(it))
+    let networks = of(&model.networks, request).filter(|network| names(request, &network.name));
+    page(request, "networks", networks, |network| {
+        model.network_json(network)
+    })
 }
 
 pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
@@ -189,7 +202,7 @@ pub(crate) fn add_route(model: &mut Model, request: &ApiRequest) -> Answer {
     if network
         .routes
         .iter()
-        .any(|it| it.destination == route.destination)
+        .any(|other_route| other_route.destination == route.destination)
     {
         return Err(Refusal::field("destination", "overlaps with another route"));
     }
@@ -200,7 +213,9 @@ pub(crate) fn add_route(model: &mut Model, request: &ApiRequest) -> Answer {
         ));
     }
     let action = model.act(request, "add_route", ("network", network.id))?;
-    changed(&mut model.networks, &action, |it| it.routes.push(route));
+    changed(&mut model.networks, &action, |network| {
+        network.routes.push(route)
+    });
     action.answer()
 }
 
@@ -211,8 +226,8 @@ pub(crate) fn delete_route(model: &mut Model, request: &ApiRequest) -> Answer {
         return Err(Refusal::not_found("route"));
     }
     let action = model.act(request, "delete_route", ("network", network.id))?;
-    changed(&mut model.networks, &action, |it| {
-        it.routes.retain(|it| *it != route)
+    changed(&mut model.networks, &action, |network| {
+        network.routes.retain(|other_route| *other_route != route)
     });
     action.answer()
 }

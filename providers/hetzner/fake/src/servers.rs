@@ -52,8 +52,8 @@ impl Server {
     pub fn ip_in(&self, network: u64) -> Option<Ipv4Addr> {
         self.private_net
             .iter()
-            .find(|it| it.network == network)
-            .map(|it| it.ip)
+            .find(|private_net| private_net.network == network)
+            .map(|network| network.ip)
     }
 
     pub(crate) fn json(&self) -> Value {
@@ -66,7 +66,7 @@ impl Server {
         let private_net: Vec<Value> = self
             .private_net
             .iter()
-            .map(|it| json!({"network": it.network, "ip": it.ip, "alias_ips": it.alias_ips, "mac_address": "86:00:ff:2a:7d:e1"}))
+            .map(|network| json!({"network": network.network, "ip": network.ip, "alias_ips": network.alias_ips, "mac_address": "86:00:ff:2a:7d:e1"}))
             .collect();
         json!({
             "id": self.id, "name": self.name, "status": self.status, "created": CREATED, "labels": self.labels,
@@ -139,7 +139,8 @@ impl Model {
 }
 
 pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
-    let servers = of(&model.servers, request).filter(|it| selects(request, &it.name, &it.labels));
+    let servers =
+        of(&model.servers, request).filter(|server| selects(request, &server.name, &server.labels));
     page(request, "servers", servers, Server::json)
 }
 

@@ -68,7 +68,7 @@ fn items<'a>(labels: &'a BTreeMap<String, String>, key: &'a str) -> impl Iterato
             rest.is_empty()
                 || rest
                     .strip_prefix('-')
-                    .is_some_and(|it| it.parse::<u32>().is_ok())
+                    .is_some_and(|text| text.parse::<u32>().is_ok())
         })
     };
     let values = labels
@@ -94,7 +94,7 @@ fn ports_of_others(actual: &ObservedLoadBalancer) -> BTreeSet<u16> {
             .collect();
     }
     items(&actual.labels, ADOPTED)
-        .filter_map(|it| it.parse().ok())
+        .filter_map(|text| text.parse().ok())
         .collect()
 }
 
@@ -110,7 +110,7 @@ pub(super) fn targets_of_others(actual: &ObservedLoadBalancer) -> Targets {
     }
     let recorded: BTreeSet<&str> = items(&actual.labels, TARGETS).collect();
     all.iter()
-        .filter(|it| recorded.contains(&*label_of(it)))
+        .filter(|text| recorded.contains(&*label_of(text)))
         .collect()
 }
 
@@ -156,10 +156,12 @@ pub(super) fn without_others(mut actual: ObservedLoadBalancer) -> ObservedLoadBa
         let others = graph
             .resources
             .keys()
-            .filter(|it| is_of_others(it))
+            .filter(|resource| is_of_others(resource))
             .cloned();
         let whose = "one that the load balancer had before (its creator can delete it)";
-        actual.foreign = others.map(|it| (it, whose.to_owned())).collect();
+        actual.foreign = others
+            .map(|resource| (resource, whose.to_owned()))
+            .collect();
         graph
             .resources
             .retain(|resource, _| !is_of_others(resource));
@@ -178,7 +180,7 @@ pub(super) fn with_targets_of_others(
         let others = targets_of_others(actual);
         let others: Targets = others
             .iter()
-            .filter(|it| !machines.contains(machine(it)))
+            .filter(|text| !machines.contains(machine(text)))
             .collect();
         desired
             .targets

@@ -27,7 +27,9 @@ impl HcloudLoadBalancers {
         spec: &ServiceSpec,
         now: Timestamp,
     ) -> Result<Applied> {
-        let removes = |it: &Operation| it.deletes(|resource| *resource == ResourceKey::Balancer);
+        let removes = |operation: &Operation| {
+            operation.deletes(|resource| *resource == ResourceKey::Balancer)
+        };
         if let Some(actual) = change
             .actual
             .filter(|_| change.operations.iter().any(removes))
@@ -41,7 +43,7 @@ impl HcloudLoadBalancers {
             return self.disown(change, actual).await;
         }
         let operations = &self.resolved(change, spec).await?;
-        let listeners = operations.iter().filter_map(|it| match it {
+        let listeners = operations.iter().filter_map(|operation| match operation {
             Operation::Create {
                 resource: ResourceKey::Listener(port),
                 attributes,
@@ -69,8 +71,9 @@ impl HcloudLoadBalancers {
     /// Returns the operations with the ID of the certificate, which is created before a listener names it.
     async fn resolved(&self, change: Change<'_>, spec: &ServiceSpec) -> Result<Vec<Operation>> {
         let (mut operations, uid) = (change.operations.to_vec(), change.identity.uid());
-        if operations.iter().any(|it| {
-            it.resource()
+        if operations.iter().any(|operation| {
+            operation
+                .resource()
                 .is_some_and(|resource| resource.is_of_kind(CERTIFICATE))
         }) && let Certificates::Managed(wanted) = &spec.certificates
             && self.catalogue.managed(uid).await?.is_none()
@@ -105,8 +108,9 @@ impl HcloudLoadBalancers {
     ) -> Result<Applied> {
         let (identity, callbacks) = (change.identity, change.callbacks);
         let before = actual.graph.clone().unwrap_or_default();
-        let network = change.operations.iter().position(|it| {
-            it.resource()
+        let network = change.operations.iter().position(|operation| {
+            operation
+                .resource()
                 .is_some_and(|resource| resource.is_of_kind(NETWORK))
         });
         let count = network.map_or(change.operations.len(), |at| at + 1);
@@ -114,7 +118,7 @@ impl HcloudLoadBalancers {
         if let Some(kind) = operations
             .iter()
             .flat_map(Operation::changes)
-            .find(|it| it.key == "type")
+            .find(|difference| difference.key == "type")
         {
             self.can_become(kind.to.as_str(), now).await?;
         }
@@ -122,7 +126,7 @@ impl HcloudLoadBalancers {
         let subnet = network.and(spec.private_subnet);
         let removes_targets = operations
             .iter()
-            .any(|it| matches!(it, Operation::RemoveTargets { .. }));
+            .any(|operation| matches!(operation, Operation::RemoveTargets { .. }));
         let mut batch = self.api.actions.batch(callbacks);
         for Request {
             call,
@@ -154,7 +158,9 @@ impl HcloudLoadBalancers {
         }
         // After a change of the protocol, the API drops settings that do not apply; after a change of the public
         // interface, there may be new addresses.
-        let shows_more = |it: &Difference| it.key.ends_with("protocol") || it.key == "public";
+        let shows_more = |difference: &Difference| {
+            difference.key.ends_with("protocol") || difference.key == "public"
+        };
         let is_as_planned = unknown.is_empty()
             && over_limit.is_empty()
             && !operations
@@ -258,8 +264,8 @@ impl HcloudLoadBalancers {
         let name = operations
             .iter()
             .flat_map(Operation::changes)
-            .find(|it| it.key == "name");
-        body.extend(name.map(|it| ("name".to_owned(), it.to.clone())));
+            .find(|difference| difference.key == "name");
+        body.extend(name.map(|difference| ("name".to_owned(), difference.to.clone())));
         if !body.is_empty() {
             self.api
                 .actions
@@ -297,7 +303,7 @@ impl HcloudLoadBalancers {
         let graph = actual.graph.clone().unwrap_or_default();
         if graph
             .balancer_attributes()
-            .is_some_and(|it| it.get("protected").is_some())
+            .is_some_and(|settings| settings.get("protected").is_some())
         {
             return Ok(self.kept(identity, actual));
         }
@@ -436,7 +442,8 @@ impl HcloudLoadBalancers {
     /// Checks that the API still creates load balancers of this type.
     pub(super) async fn can_become(&self, kind: Option<&str>, now: Timestamp) -> Result<()> {
         let Some(kind) = kind else { return Ok(()) };
-        self.balancer_type(kind, |it| it.available(now)).await?
+        self.balancer_type(kind, |balancer_type| balancer_type.available(now))
+            .await?
     }
 }
 
@@ -451,7 +458,7 @@ fn certificates(graph: &ResourceGraph) -> Vec<u64> {
 fn is_managed(identity: &Identity<'_>) -> bool {
     key::CERTIFICATE_TYPE
         .text_on(identity.service)
-        .is_some_and(|it| it.trim().eq_ignore_ascii_case("managed"))
+        .is_some_and(|text| text.trim().eq_ignore_ascii_case("managed"))
 }
 
 /// Checks that `https` listeners have a certificate: the API refuses them without, and its error names no annotation.
@@ -460,7 +467,8 @@ pub(super) fn check_certificates<'a>(
 ) -> Result<()> {
     let is_bare = |settings: &Attributes| {
         let certificates = settings.get(CERTIFICATES);
-        let has_none = certificates.is_none_or(|it| it.as_array().is_some_and(Vec::is_empty));
+        let has_none = certificates
+            .is_none_or(|certificates| certificates.as_array().is_some_and(Vec::is_empty));
         settings.text("protocol") == Some("https") && has_none
     };
     match listeners.find(|(_, settings)| is_bare(settings)) {

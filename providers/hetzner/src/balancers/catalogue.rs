@@ -100,14 +100,14 @@ impl Catalogue {
             "load balancer type",
             TYPES_AGE,
             "/load_balancer_types",
-            |it: &BalancerType| it.id,
+            |balancer_type: &BalancerType| balancer_type.id,
         );
         let certificates = catalog(
             &api,
             "certificate",
             CERTIFICATES_AGE,
             "/certificates",
-            |it: &Certificate| it.id,
+            |certificate: &Certificate| certificate.id,
         );
         Self {
             api,
@@ -124,7 +124,11 @@ impl Catalogue {
                 CertificateRef::Id(id) => *id,
                 CertificateRef::Name(name) => {
                     self.certificates
-                        .named(name, |it| &it.name, |it| it.id)
+                        .named(
+                            name,
+                            |certificate| &certificate.name,
+                            |certificate| certificate.id,
+                        )
                         .await?
                         .0
                 }
@@ -136,7 +140,7 @@ impl Catalogue {
     /// Returns the certificate that was created for a Service.
     pub(super) async fn managed(&self, uid: &str) -> Result<Option<Certificate>> {
         let list = self.certificates.list().await?;
-        let mut ours = list.iter().filter(|it| it.is_of(uid));
+        let mut ours = list.iter().filter(|certificate| certificate.is_of(uid));
         match (ours.next(), ours.next()) {
             (Some(one), Some(other)) => Err(Error::invalid(format!(
                 "certificates {} ({:?}) and {} ({:?}) both carry label {LEGACY_OWNER_LABEL}={uid}; delete one of them",
@@ -193,10 +197,9 @@ impl Catalogue {
         balancer: &str,
     ) -> Result<PendingEvents> {
         let (list, mut kept) = (self.certificates.refresh().await?, PendingEvents::default());
-        for certificate in list
-            .iter()
-            .filter(|it| it.is_of(uid) && ids.is_none_or(|ids| ids.contains(&it.id)))
-        {
+        for certificate in list.iter().filter(|certificate| {
+            certificate.is_of(uid) && ids.is_none_or(|ids| ids.contains(&certificate.id))
+        }) {
             let Certificate {
                 id, name, used_by, ..
             } = certificate;
@@ -223,7 +226,9 @@ impl Catalogue {
 impl BalancerType {
     /// Returns the time from which load balancers of this type can no longer be created.
     pub(crate) fn unavailable_after(&self) -> Option<Timestamp> {
-        self.deprecation.as_ref().map(|it| it.unavailable_after)
+        self.deprecation
+            .as_ref()
+            .map(|deprecation| deprecation.unavailable_after)
     }
 
     /// Returns the text of a warning about a deprecated type.
@@ -252,7 +257,7 @@ impl Certificate {
     pub(super) fn for_others(&self, domains: &[String]) -> Option<String> {
         let all = |list: &[String]| {
             list.iter()
-                .map(|it| it.to_ascii_lowercase())
+                .map(|text| text.to_ascii_lowercase())
                 .collect::<BTreeSet<_>>()
         };
         let text = || {
@@ -272,6 +277,6 @@ impl Certificate {
             && self
                 .labels
                 .get(LEGACY_OWNER_LABEL)
-                .is_some_and(|it| it == uid)
+                .is_some_and(|legacy_owner_label| legacy_owner_label == uid)
     }
 }

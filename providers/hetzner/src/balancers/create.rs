@@ -87,10 +87,13 @@ pub(super) async fn create(
             "algorithm",
             settings
                 .text("algorithm")
-                .map_or(Value::Null, |it| json!({"type": it})),
+                .map_or(Value::Null, |algorithm| json!({"type": algorithm})),
         ),
         ("public_interface", setting("public")),
-        ("network", json!(network.and_then(|it| it.get("network")))),
+        (
+            "network",
+            json!(network.and_then(|settings| settings.get("network"))),
+        ),
         (
             "labels",
             json!(labels(identity, &ObservedLoadBalancer::default())),
@@ -126,9 +129,9 @@ pub(super) async fn create(
         .as_ref()
         .map(|shown| plan(&graph, shown))
         .unwrap_or_default();
-    let is_shown = rest.iter().all(|it| {
+    let is_shown = rest.iter().all(|operation| {
         matches!(
-            it,
+            operation,
             Operation::Update {
                 resource: ResourceKey::Balancer,
                 ..

@@ -109,9 +109,9 @@ pub(super) fn check_reachable(
     observed: Option<&ResourceGraph>,
 ) -> Result<()> {
     let is_private = |graph: &ResourceGraph| {
-        graph
-            .balancer_attributes()
-            .is_some_and(|it| it.get("public").and_then(serde_json::Value::as_bool) == Some(false))
+        graph.balancer_attributes().is_some_and(|settings| {
+            settings.get("public").and_then(serde_json::Value::as_bool) == Some(false)
+        })
     };
     let has_network = |graph: &ResourceGraph| {
         graph

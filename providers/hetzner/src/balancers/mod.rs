@@ -115,7 +115,9 @@ impl HcloudLoadBalancers {
         let actual = |shown: LoadBalancer| self.actual(shown);
         let found = self
             .api
-            .list("load_balancers", call, actual, |it| it.id.clone())
+            .list("load_balancers", call, actual, |load_balancer| {
+                load_balancer.id.clone()
+            })
             .await?;
         // The result is incomplete if another page follows, so it does not prove an absence.
         Ok(found.complete()?.into_items())
@@ -167,7 +169,9 @@ impl HcloudLoadBalancers {
             pending_events.warn("LoadBalancerTypeUnconfigured", text);
         }
         let (most, deprecated) = self
-            .balancer_type(name, |it| (it.max_targets, it.deprecated()))
+            .balancer_type(name, |balancer_type| {
+                (balancer_type.max_targets, balancer_type.deprecated())
+            })
             .await?;
         if let Some(text) = deprecated {
             pending_events.warn("LoadBalancerTypeDeprecated", text);
@@ -179,7 +183,7 @@ impl HcloudLoadBalancers {
         let (found, hit) = self
             .catalogue
             .types
-            .named(name, |it| &it.name, read)
+            .named(name, |balancer_type| &balancer_type.name, read)
             .await?;
         balancer_types(&*self.metrics, hit);
         Ok(found)
@@ -223,10 +227,9 @@ impl HcloudLoadBalancers {
             Some(None) => Dedicated::NoCredential,
             Some(Some(robot)) if nodes.iter().any(is_dedicated) => {
                 let servers = robot.servers().await?;
-                let public = servers
-                    .machines()
-                    .iter()
-                    .filter_map(|it| Some((it.number, it.ipv4?.to_string())));
+                let public = servers.machines().iter().filter_map(|dedicated_server| {
+                    Some((dedicated_server.number, dedicated_server.ipv4?.to_string()))
+                });
                 Dedicated::Known(public.collect())
             }
             Some(Some(_)) => Dedicated::Known(BTreeMap::new()),

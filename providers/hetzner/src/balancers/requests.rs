@@ -53,16 +53,19 @@ pub(super) fn requests<'a>(
     let machines = |adds| {
         operations
             .iter()
-            .filter_map(move |it| targets_of(it, adds))
+            .filter_map(move |operation| targets_of(operation, adds))
             .flat_map(Targets::iter)
     };
     let added: HashSet<&str> = machines(true).map(machine).collect();
     let mut removed: HashMap<&str, &str> = machines(false)
         .map(|target| (machine(target), target))
         .collect();
-    let grows = operations
-        .iter()
-        .any(|it| matches!(it, Operation::AddTargets { .. } | Operation::Create { .. }));
+    let grows = operations.iter().any(|operation| {
+        matches!(
+            operation,
+            Operation::AddTargets { .. } | Operation::Create { .. }
+        )
+    });
     let (mut requests, mut late): (Vec<Request>, _) = (Vec::new(), Vec::new());
     for operation in operations {
         match operation {
@@ -124,7 +127,7 @@ pub(super) fn requests<'a>(
                 let network = actual
                     .resources
                     .get(resource)
-                    .and_then(|it| it.get("network"));
+                    .and_then(|settings| settings.get("network"));
                 requests
                     .push(action!(id, "detach_from_network", json!({"network": network})).into());
             }
@@ -160,7 +163,11 @@ pub(super) fn requests<'a>(
 
 /// Returns the action that changes a field of the load balancer.
 fn set(id: &str, actual: &ResourceGraph, key: &str, to: &Value) -> Option<Call> {
-    let address = |key| actual.balancer_attributes().and_then(|it| it.get(key));
+    let address = |key| {
+        actual
+            .balancer_attributes()
+            .and_then(|settings| settings.get(key))
+    };
     Some(match key {
         "algorithm" => action!(id, "change_algorithm", json!({"type": to})),
         "type" => action!(id, "change_type", json!({"load_balancer_type": to})),

@@ -93,7 +93,9 @@ impl Reader<'_> {
     fn value<T: Serialize>(&mut self, annotation: &Annotation<T>) -> Option<Value> {
         let is_set = self.annotations.is_set(annotation);
         let value = self.get(annotation).map(|value| sorted_set(json!(value)));
-        value.filter(|it| *it != json!("") && *it != json!([]) && (is_set || *it != json!(0)))
+        value.filter(|object| {
+            *object != json!("") && *object != json!([]) && (is_set || *object != json!(0))
+        })
     }
 
     fn set(&mut self, setting: &'static str, value: impl Serialize) {
@@ -128,7 +130,7 @@ impl Reader<'_> {
             .annotations
             .iter()
             .flatten()
-            .any(|(it, text)| it == key && !text.is_empty())
+            .any(|(annotation, text)| annotation == key && !text.is_empty())
     }
 
     fn only_with(&mut self, key: &str, other: &str, value: &str) {
@@ -299,7 +301,7 @@ fn unsupported(service: &Service, read: &mut Annotations<'_>) {
     }
     if let Some(affinity) = spec
         .session_affinity
-        .filter(|it| !it.is_empty() && it != "None")
+        .filter(|session_affinity| !session_affinity.is_empty() && session_affinity != "None")
     {
         let (sticky, protocol) = (key::HTTP_STICKY_SESSIONS.key(), key::PROTOCOL.key());
         read.warning(format!(
@@ -424,7 +426,7 @@ impl ServiceSpec {
         let graph = actual.graph.as_ref();
         let balancer = graph.and_then(|graph| graph.balancer_attributes());
         let is_public = balancer
-            .and_then(|it| it.get("public")?.as_bool())
+            .and_then(|settings| settings.get("public")?.as_bool())
             .unwrap_or_default();
         let public = ["ipv4", "ipv6"]
             .into_iter()

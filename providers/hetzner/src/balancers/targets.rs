@@ -74,9 +74,9 @@ fn dedicated_ip(
     let internal = node
         .addresses
         .iter()
-        .find(|it| it.kind == AddressType::InternalIP)
+        .find(|address| address.kind == AddressType::InternalIP)
         .filter(|_| by_private_ip);
-    let internal = internal.map(|it| it.address.to_string());
+    let internal = internal.map(|address| address.address.to_string());
     let is_missing = by_private_ip && internal.is_none();
     match dedicated {
         Dedicated::Off => None,
@@ -113,7 +113,7 @@ pub(super) fn are_of(targets: &Targets, nodes: &[Arc<Node>]) -> bool {
         _ => node
             .addresses
             .iter()
-            .map(|it| ip_target(&it.address))
+            .map(|address| ip_target(&address.address))
             .collect(),
     };
     let known: Targets = nodes.iter().flat_map(of).collect();
@@ -129,7 +129,7 @@ pub(super) fn is_among(node: &Node, targets: &Targets) -> bool {
         Ok(MachineId::Robot(_)) => node
             .addresses
             .iter()
-            .any(|it| targets.contains(&ip_target(&it.address))),
+            .any(|address| targets.contains(&ip_target(&address.address))),
         Err(_) => false,
     }
 }

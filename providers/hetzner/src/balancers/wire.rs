@@ -187,10 +187,10 @@ pub(super) fn certificate_resource(name: &str) -> ResourceKey {
 
 /// Returns `true` if each interface has its address.
 pub(super) fn has_addresses(graph: &ResourceGraph) -> bool {
-    let is_public = |it: &Attributes| it.get("public") == Some(&json!(true));
+    let is_public = |settings: &Attributes| settings.get("public") == Some(&json!(true));
     let public = graph
         .balancer_attributes()
-        .is_none_or(|it| !is_public(it) || it.text("ipv4").is_some());
+        .is_none_or(|settings| !is_public(settings) || settings.text("ipv4").is_some());
     let is_there = |(resource, settings): (&ResourceKey, &Attributes)| {
         !resource.is_of_kind(NETWORK) || settings.text("ip").is_some()
     };
@@ -264,9 +264,9 @@ impl LoadBalancer {
         let public = [&self.public_net.ipv4, &self.public_net.ipv6]
             .into_iter()
             .flatten()
-            .map(|it| &it.ip);
+            .map(|address| &address.ip);
         let all = public
-            .chain(self.private_net.iter().map(|it| &it.ip))
+            .chain(self.private_net.iter().map(|network| &network.ip))
             .flatten();
         ObservedLoadBalancer {
             id: self.id.to_string(),
@@ -285,7 +285,7 @@ impl LoadBalancer {
     fn graph(&mut self, network: Option<u64>) -> Result<ResourceGraph> {
         let enabled = self.public_net.enabled;
         let [ipv4, ipv6] = [&mut self.public_net.ipv4, &mut self.public_net.ipv6]
-            .map(|it| it.take().unwrap_or_default());
+            .map(|address| address.take().unwrap_or_default());
         let balancer = BalancerSettings(json!({
             "name": self.name,
             "type": self.load_balancer_type.name,
@@ -310,7 +310,7 @@ impl LoadBalancer {
         );
         graph = graph.limit(POOL, self.load_balancer_type.max_targets);
         self.private_net
-            .sort_by_key(|it| Some(it.network) != network);
+            .sort_by_key(|private_net| Some(private_net.network) != network);
         for (number, PrivateNet { network, ip }) in self.private_net.iter().enumerate() {
             let name = if number == 0 {
                 String::new()
@@ -349,13 +349,16 @@ impl LoadBalancer {
 
 impl Target {
     fn health(&self) -> Option<TargetHealth> {
-        let is_healthy = self.health_status.iter().all(|it| it.status == "healthy");
+        let is_healthy = self
+            .health_status
+            .iter()
+            .all(|health| health.status == "healthy");
         let bad = self
             .health_status
             .iter()
-            .filter(|it| it.status != "healthy");
+            .filter(|health| health.status != "healthy");
         let detail = bad
-            .map(|it| format!("port {}: {}", it.listen_port, it.status))
+            .map(|health| format!("port {}: {}", health.listen_port, health.status))
             .collect::<Vec<_>>()
             .join(", ");
         (!self.health_status.is_empty()).then_some(TargetHealth { is_healthy, detail })

@@ -80,12 +80,18 @@ struct Public {
 
 impl From<Wire> for CloudServer {
     fn from(wire: Wire) -> Self {
-        let ipv4: Option<Ipv4Addr> = wire.public_net.ipv4.and_then(|it| it.ip.parse().ok());
-        let ipv6: Option<Ipv6Net> = wire.public_net.ipv6.and_then(|it| it.ip.parse().ok());
-        let attachment = |it: PrivateNet| {
+        let ipv4: Option<Ipv4Addr> = wire
+            .public_net
+            .ipv4
+            .and_then(|public| public.ip.parse().ok());
+        let ipv6: Option<Ipv6Net> = wire
+            .public_net
+            .ipv6
+            .and_then(|public| public.ip.parse().ok());
+        let attachment = |other_network: PrivateNet| {
             Some(Attachment {
-                network: it.network,
-                ip: it.ip.parse().ok()?,
+                network: other_network.network,
+                ip: other_network.ip.parse().ok()?,
             })
         };
         Self {
@@ -118,8 +124,8 @@ impl CloudServer {
     fn private_ips(&self, network: u64) -> impl Iterator<Item = IpAddr> {
         self.private
             .iter()
-            .filter(move |it| it.network == network)
-            .map(|it| it.ip)
+            .filter(move |attachment| attachment.network == network)
+            .map(|attachment| attachment.ip)
     }
 
     /// Returns the zone of the server. The API no longer reports datacenters, so the zone is derived from the location,

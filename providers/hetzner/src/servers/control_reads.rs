@@ -26,7 +26,11 @@ impl Servers {
         nodes: &[Arc<Node>],
         mut answers: Vec<CloudAnswer>,
     ) -> Vec<CloudAnswer> {
-        if answers.iter().any(|it| matches!(it, Ok(Found::Present(_)))) || !has_absences(&answers) {
+        if answers
+            .iter()
+            .any(|answer| matches!(answer, Ok(Found::Present(_))))
+            || !has_absences(&answers)
+        {
             return answers;
         }
         let Some((mut cloud, _)) = self.mixed_cluster() else {
@@ -36,7 +40,10 @@ impl Servers {
         cloud.sort_by_key(|node| node.ready != ConditionStatus::True);
         cloud.truncate(QUESTIONS);
         let found = self.cloud.find_all(&cloud, true, Priority::Urgent).await;
-        if !found.iter().any(|it| matches!(it, Ok(Found::Present(_)))) {
+        if !found
+            .iter()
+            .any(|entry| matches!(entry, Ok(Found::Present(_))))
+        {
             turn_absences_into_errors(
                 &mut answers,
                 "HCLOUD_TOKEN shows no other cloud server of this cluster",
@@ -90,7 +97,9 @@ impl Servers {
 }
 
 fn has_absences<M>(answers: &[cloud_provider::Result<Found<M>>]) -> bool {
-    answers.iter().any(|it| matches!(it, Ok(Found::Gone(_))))
+    answers
+        .iter()
+        .any(|answer| matches!(answer, Ok(Found::Gone(_))))
 }
 
 /// Turns absences into errors.

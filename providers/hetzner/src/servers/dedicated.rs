@@ -95,7 +95,11 @@ impl DedicatedMetadata {
             .external(public, self.address_family)
             .build();
         if self.forward_internal_ips {
-            for address in node.addresses.iter().filter(|it| it.kind == InternalIP) {
+            for address in node
+                .addresses
+                .iter()
+                .filter(|address| address.kind == InternalIP)
+            {
                 match self.misconfigured(address, &addresses) {
                     None => addresses.push(address.clone()),
                     Some(why) => {
@@ -114,7 +118,10 @@ impl DedicatedMetadata {
 
     /// Returns the reason why an InternalIP that the kubelet reports is not kept.
     fn misconfigured(&self, address: &NodeAddress, before: &[NodeAddress]) -> Option<&'static str> {
-        if before.iter().any(|it| it.address == address.address) {
+        if before
+            .iter()
+            .any(|other_address| other_address.address == address.address)
+        {
             return Some(
                 "it is one of the node's other addresses already; give the kubelet another --node-ip",
             );

@@ -130,7 +130,7 @@ fn durations_are_gos_or_whole_seconds() {
 
 #[test]
 fn every_key_begins_with_the_prefix_and_every_default_is_accepted() {
-    for row in of::ALL.iter().map(|it| it.row()) {
+    for row in of::ALL.iter().map(|setting| setting.row()) {
         assert!(
             row.key.starts_with(PREFIX) && row.default_is_accepted && !row.doc.is_empty(),
             "{row:?}"

@@ -105,7 +105,7 @@ impl Scene {
         let name = format!("HCLOUD_LOAD_BALANCERS_{name}");
         let key = HCLOUD
             .iter()
-            .map(|it| it.row().key)
+            .map(|setting| setting.row().key)
             .find(|key| *key == name)
             .unwrap();
         self.config.load_balancers = self
@@ -151,7 +151,7 @@ impl Scene {
         }
         *self.cluster.nodes.lock() = self.nodes.clone();
         let mut services = self.cluster.services.lock();
-        services.retain(|it| it.metadata.uid != self.service.metadata.uid);
+        services.retain(|service| service.metadata.uid != self.service.metadata.uid);
         services.push(Arc::new(self.service.clone()));
         drop(services);
         self.provider.as_ref().unwrap().load_balancers().unwrap()
@@ -211,7 +211,14 @@ impl Scene {
             callbacks: &(),
         };
         let status = self.balancers().await.get(request).await?;
-        Ok(status.map(|it| it.ingress.unwrap_or_default().iter().map(text).collect()))
+        Ok(status.map(|status| {
+            status
+                .ingress
+                .unwrap_or_default()
+                .iter()
+                .map(text)
+                .collect()
+        }))
     }
 
     pub(super) async fn try_delete(&mut self) -> Result<()> {

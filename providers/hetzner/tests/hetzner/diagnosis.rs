@@ -13,10 +13,17 @@ async fn told(harness: &Harness) -> Vec<String> {
         changed,
         "nothing is changed"
     );
-    let told = findings.iter().map(|it| {
-        assert_eq!(it.severity == Severity::Ok, it.remedy.is_none(), "{it:?}");
-        let remedy = it.remedy.as_deref().unwrap_or_default();
-        format!("{:?} {}: {} [{remedy}]", it.severity, it.check, it.text)
+    let told = findings.iter().map(|finding| {
+        assert_eq!(
+            finding.severity == Severity::Ok,
+            finding.remedy.is_none(),
+            "{finding:?}"
+        );
+        let remedy = finding.remedy.as_deref().unwrap_or_default();
+        format!(
+            "{:?} {}: {} [{remedy}]",
+            finding.severity, finding.check, finding.text
+        )
     });
     let told: Vec<_> = told.collect();
     assert!(!told.concat().contains(TOKEN) && !told.concat().contains(ROBOT_PASSWORD));
@@ -26,7 +33,7 @@ async fn told(harness: &Harness) -> Vec<String> {
 /// Returns the finding with this prefix.
 fn find<'a>(told: &'a [String], start: &str) -> &'a str {
     told.iter()
-        .find(|it| it.starts_with(start))
+        .find(|text| text.starts_with(start))
         .unwrap_or_else(|| panic!("{start}: {told:#?}"))
 }
 
@@ -38,7 +45,7 @@ async fn a_sound_installation_has_nothing_but_good_findings() {
     let id = harness.fake.add_network("kubernetes", "10.0.0.0/8");
     harness.fake.run_attached_to(id);
     let told = told(&harness).await;
-    assert!(told.iter().all(|it| it.starts_with("Ok ")), "{told:#?}");
+    assert!(told.iter().all(|text| text.starts_with("Ok ")), "{told:#?}");
     for start in [
         "Ok endpoint: http://hetzner/v1 answers",
         "Ok rate limit: 3599 of 3600",
@@ -125,8 +132,9 @@ async fn a_place_or_type_of_load_balancers_that_does_not_exist_is_told_with_thos
         &told(&harness).await,
         "Ok load balancer location: eu-central",
     );
-    harness.fake.change_type("lb11", |it| {
-        it.deprecation = Some(("2026-01-01T00:00:00Z".into(), "2026-06-01T00:00:00Z".into()));
+    harness.fake.change_type("lb11", |balancer_type| {
+        balancer_type.deprecation =
+            Some(("2026-01-01T00:00:00Z".into(), "2026-06-01T00:00:00Z".into()));
     });
     find(
         &told(&harness).await,
@@ -138,7 +146,7 @@ async fn a_place_or_type_of_load_balancers_that_does_not_exist_is_told_with_thos
         told(&without)
             .await
             .iter()
-            .all(|it| !it.contains("load balancer type"))
+            .all(|text| !text.contains("load balancer type"))
     );
 }
 

@@ -150,7 +150,7 @@ impl Machines {
         self.cluster
             .series()
             .iter()
-            .filter_map(|it| it.strip_prefix(name))
+            .filter_map(|series| series.strip_prefix(name))
             .map(str::to_owned)
             .collect()
     }

@@ -500,7 +500,7 @@ async fn robot_is_asked_one_thing_at_a_time() {
     machines.start().await;
     machines.fake.limit_robot(Some(10));
     let answers = machines.look_up(&nodes, FRESH).await;
-    assert_eq!(answers.iter().filter(|it| it.is_ok()).count(), 10);
+    assert_eq!(answers.iter().filter(|state| state.is_ok()).count(), 10);
     assert_eq!(
         machines.requests(),
         ["11 × GET /reset/{number}", "1 × GET /server"],

@@ -51,7 +51,7 @@ impl Scene {
         };
         self.harness
             .fake
-            .change_network(self.network, |it| it.routes.push(route))
+            .change_network(self.network, |network| network.routes.push(route))
             .unwrap();
     }
 
@@ -76,7 +76,7 @@ impl Scene {
     fn there(&self) -> Vec<String> {
         let routes = self.harness.fake.routes(self.network).into_iter();
         routes
-            .map(|it| format!("{} → {}", it.destination, it.gateway))
+            .map(|route| format!("{} → {}", route.destination, route.gateway))
             .collect()
     }
 
@@ -145,8 +145,8 @@ async fn a_list_tells_destination_node_and_next_hop_with_one_request_more_than_t
     assert_eq!(scene.counts(), sent([(READ, 1), (SERVERS, 1)]));
     tokio::time::advance(std::time::Duration::from_secs(59)).await;
     scene.route("10.244.2.0/24", &ip);
-    scene.harness.fake.change_network(scene.network, |it| {
-        it.routes.retain(|it| it.gateway != "10.0.99.99")
+    scene.harness.fake.change_network(scene.network, |network| {
+        network.routes.retain(|route| route.gateway != "10.0.99.99")
     });
     scene.harness.fake.forget_requests();
     scene.list().await;
@@ -237,7 +237,7 @@ async fn a_server_whose_name_is_another_nodes_is_not_taken_for_that_nodes() {
         .list()
         .await
         .into_iter()
-        .map(|it| (it.target_node, it.blackhole))
+        .map(|route| (route.target_node, route.blackhole))
         .collect();
     let target = |name: &str| (name.to_owned(), false);
     assert_eq!(targets, [target("worker-1"), target("renamed"), target("")]);

@@ -366,7 +366,7 @@ fn an_empty_variable_is_the_same_as_none() {
     let names = HCLOUD
         .iter()
         .chain(ROBOT)
-        .map(|it| it.row().key)
+        .map(|setting| setting.row().key)
         .filter(|name| *name != "HCLOUD_TOKEN");
     let empty: Vec<_> = names.map(|name| (name, "")).collect();
     assert_eq!(
@@ -399,7 +399,7 @@ fn a_token_of_another_length_is_accepted() {
 
 #[test]
 fn every_default_is_a_value_that_is_accepted() {
-    for row in HCLOUD.iter().chain(ROBOT).map(|it| it.row()) {
+    for row in HCLOUD.iter().chain(ROBOT).map(|setting| setting.row()) {
         assert!(row.default_is_accepted && !row.doc.is_empty(), "{row:?}");
     }
     assert_eq!(

@@ -166,7 +166,9 @@ async fn packets_reach_an_address_before_and_after_a_keepalived_is_killed_and_no
     assert_eq!(first.len(), 1, "one carries the address");
     run("kill", &["-TERM", &plane.process(first[0])]).expect("a running keepalived");
     until("the other keepalived carries the address", || {
-        holders("10.99.0.150").iter().all(|it| *it != first[0])
+        holders("10.99.0.150")
+            .iter()
+            .all(|holder| *holder != first[0])
             && !holders("10.99.0.150").is_empty()
     })
     .await;

@@ -231,8 +231,11 @@ impl Run {
             () = settled() => return None,
         };
         let addresses = |status: Option<cloud_provider::LoadBalancerStatus>| {
-            let ingress = status.and_then(|it| it.ingress).unwrap_or_default();
-            ingress.into_iter().filter_map(|it| it.ip).collect()
+            let ingress = status.and_then(|status| status.ingress).unwrap_or_default();
+            ingress
+                .into_iter()
+                .filter_map(|ingress| ingress.ip)
+                .collect()
         };
         Some(status.map(addresses))
     }

@@ -19,11 +19,11 @@ async fn two_replicas_that_race_give_out_no_address_twice() {
             let outcomes = join_all([one.ensure(service), two.ensure(service)]).await;
             if outcomes
                 .iter()
-                .all(|it| it.as_ref().is_some_and(Result::is_ok))
+                .all(|outcome| outcome.as_ref().is_some_and(Result::is_ok))
             {
                 return outcomes
                     .into_iter()
-                    .map(|it| it.and_then(Result::ok))
+                    .map(|outcome| outcome.and_then(Result::ok))
                     .collect::<Vec<_>>();
             }
         }
@@ -31,7 +31,7 @@ async fn two_replicas_that_race_give_out_no_address_twice() {
     };
     let given = join_all(services.iter().map(synced)).await;
     assert!(
-        given.iter().all(|it| it[0] == it[1]),
+        given.iter().all(|entry| entry[0] == entry[1]),
         "the replicas disagree: {given:?}"
     );
     assert_eq!(harness.addresses().len(), 60);

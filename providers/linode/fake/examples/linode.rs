@@ -22,8 +22,8 @@ async fn main() -> std::io::Result<()> {
     );
     console::serve(port, fake.router(), fake, |cloud, command, name| {
         match command {
-            "delete" => cloud.linodes.retain(|it| it["label"] != name),
-            "stop" => cloud.linodes.iter_mut().filter(|it| it["label"] == name).for_each(|it| it["status"] = "offline".into()),
+            "delete" => cloud.linodes.retain(|linode| linode["label"] != name),
+            "stop" => cloud.linodes.iter_mut().filter(|linode| linode["label"] == name).for_each(|linode| linode["status"] = "offline".into()),
             "dump" => {
                 return Some(json!({"nodebalancers": cloud.nodebalancers, "configs": cloud.configs, "firewalls": cloud.firewalls, "linodes": cloud.linodes}));
             }

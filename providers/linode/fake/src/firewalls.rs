@@ -8,7 +8,8 @@ use crate::{Answer, ApiRequest, Linodes, array, find, ok, page, refuse};
 
 pub(crate) fn firewalls_of(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
     let id = find(&mut cloud.nodebalancers, request, 0)?["id"].clone();
-    let is_its = |it: &&Value| array(&it["devices"]).any(|device| device["entity"]["id"] == id);
+    let is_its =
+        |object: &&Value| array(&object["devices"]).any(|device| device["entity"]["id"] == id);
     page(
         request,
         cloud.firewalls.iter().filter(is_its).cloned().collect(),
@@ -25,7 +26,7 @@ pub(crate) fn firewalls(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
 
 fn is_of_length(it: &Value, from: usize, to: usize) -> bool {
     it.as_str()
-        .is_some_and(|it| (from..=to).contains(&it.len()))
+        .is_some_and(|text| (from..=to).contains(&text.len()))
 }
 
 fn is_one_of(it: &Value, all: &[&str]) -> bool {
@@ -49,12 +50,12 @@ fn check_rules(rules: &Value) -> Result<(), Refused> {
 }
 
 fn check_rule(rule: &Value) -> Result<(), Refused> {
-    let is_range = |it: &Value| it.as_str().is_some_and(|it| it.contains('/'));
+    let is_range = |object: &Value| object.as_str().is_some_and(|text| text.contains('/'));
     let families =
         ["ipv4", "ipv6"].map(|family| array(&rule["addresses"][family]).collect::<Vec<_>>());
     let are_addresses = families
         .iter()
-        .all(|all| all.len() <= 255 && all.iter().all(|it| is_range(it)))
+        .all(|all| all.len() <= 255 && all.iter().all(|object| is_range(object)))
         && families.iter().any(|all| !all.is_empty());
     let pieces = rule["ports"].as_str().unwrap_or_default().split(',');
     let pieces: usize = pieces
@@ -92,9 +93,9 @@ fn check_rule(rule: &Value) -> Result<(), Refused> {
 /// row.
 fn check_label(label: &Value) -> Result<(), Refused> {
     let text = label.as_str().unwrap_or_default();
-    let is_inner = |it: char| it.is_ascii_alphanumeric() || "-_.".contains(it);
+    let is_inner = |character: char| character.is_ascii_alphanumeric() || "-_.".contains(character);
     let is_right = is_of_length(label, 3, 32)
-        && text.starts_with(|it: char| it.is_ascii_alphabetic())
+        && text.starts_with(|character: char| character.is_ascii_alphabetic())
         && text.chars().all(is_inner)
         && !["--", "__", ".."].iter().any(|twice| text.contains(twice));
     if is_right {
@@ -109,8 +110,9 @@ fn check_label(label: &Value) -> Result<(), Refused> {
 pub(crate) fn create_firewall(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
     check_tags(&request.body)?;
     check_label(&request.body["label"])?;
-    let is_taken =
-        |it: &Value| it["label"] == request.body["label"] && it["account"] == *request.project;
+    let is_taken = |object: &Value| {
+        object["label"] == request.body["label"] && object["account"] == *request.project
+    };
     if cloud.firewalls.iter().any(is_taken) {
         return Err(refuse(
             "label: Label must be unique among your Cloud Firewalls",
@@ -119,11 +121,9 @@ pub(crate) fn create_firewall(cloud: &mut Linodes, request: &ApiRequest) -> Answ
     check_rules(&request.body["rules"])?;
     let mut devices = Vec::new();
     for id in array(&request.body["devices"]["nodebalancers"]) {
-        if !cloud
-            .nodebalancers
-            .iter()
-            .any(|it| it["id"] == *id && it["account"] == *request.project)
-        {
+        if !cloud.nodebalancers.iter().any(|nodebalancer| {
+            nodebalancer["id"] == *id && nodebalancer["account"] == *request.project
+        }) {
             return Err(refuse("devices: There is no such NodeBalancer"));
         }
         devices.push(json!({"id": cloud.number(), "entity": {"id": id, "type": "nodebalancer"}}));
@@ -136,7 +136,7 @@ pub(crate) fn create_firewall(cloud: &mut Linodes, request: &ApiRequest) -> Answ
 
 pub(crate) fn delete_firewall(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
     let id = find(&mut cloud.firewalls, request, 0)?["id"].clone();
-    cloud.firewalls.retain(|it| it["id"] != id);
+    cloud.firewalls.retain(|firewall| firewall["id"] != id);
     Ok(Reply::new(200, json!({})))
 }
 
@@ -153,12 +153,14 @@ pub(crate) fn devices(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
 }
 
 pub(crate) fn add_device(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
-    let is_it = |it: &Value| it["id"] == request.body["id"] && it["account"] == *request.project;
+    let is_it = |object: &Value| {
+        object["id"] == request.body["id"] && object["account"] == *request.project
+    };
     if request.body["type"] == "nodebalancer" && !cloud.nodebalancers.iter().any(is_it) {
         return Err(refuse("id: There is no such NodeBalancer"));
     }
     let has = find(&mut cloud.firewalls, request, 0)?["devices"].clone();
-    if array(&has).any(|it| it["entity"]["id"] == request.body["id"]) {
+    if array(&has).any(|object| object["entity"]["id"] == request.body["id"]) {
         return Err(refuse("id: is attached to this firewall"));
     }
     let device = json!({"id": cloud.number(), "entity": {"id": request.body["id"], "type": request.body["type"]}});
@@ -176,6 +178,6 @@ pub(crate) fn delete_device(cloud: &mut Linodes, request: &ApiRequest) -> Answer
     found["devices"]
         .as_array_mut()
         .into_iter()
-        .for_each(|all| all.retain(|it| it["id"].as_u64() != id));
+        .for_each(|all| all.retain(|object| object["id"].as_u64() != id));
     Ok(Reply::new(200, json!({})))
 }

@@ -104,7 +104,7 @@ fn fits(it: &Value, filter: &Value) -> bool {
             (_, Value::Array(has)) => match wanted.get("+contains").and_then(Value::as_str) {
                 Some(part) => has
                     .iter()
-                    .any(|it| it.as_str().is_some_and(|it| it.contains(part))),
+                    .any(|ha| ha.as_str().is_some_and(|text| text.contains(part))),
                 None => has.contains(wanted),
             },
             (_, has) => has == wanted,
@@ -135,7 +135,7 @@ fn page(request: &ApiRequest, all: Vec<Value>) -> Answer {
     }
     let all = all
         .into_iter()
-        .filter(|it| it["account"].is_null() || it["account"] == *request.project);
+        .filter(|object| object["account"].is_null() || object["account"] == *request.project);
     let Page {
         items,
         number,
@@ -143,7 +143,7 @@ fn page(request: &ApiRequest, all: Vec<Value>) -> Answer {
         total,
         next,
     } = Page::numbered(
-        all.filter(|it| fits(it, &filter)),
+        all.filter(|object| fits(object, &filter)),
         at,
         size,
         &request.effects,
@@ -156,7 +156,7 @@ fn page(request: &ApiRequest, all: Vec<Value>) -> Answer {
     let number = if next == Next::Itself { 1 } else { number };
     let items: Vec<_> = items
         .into_iter()
-        .map(|it| without(it, &["account", "devices", "nodes", "vpc"]))
+        .map(|object| without(object, &["account", "devices", "nodes", "vpc"]))
         .collect();
     Ok(Reply::new(
         200,
@@ -177,9 +177,9 @@ fn find<'a>(
     nth: usize,
 ) -> Result<&'a mut Value, Refused> {
     let id = request.nth_id(nth).parse().ok();
-    let mut found = all.iter_mut().filter(|it| it["id"].as_u64() == id);
+    let mut found = all.iter_mut().filter(|object| object["id"].as_u64() == id);
     found
-        .find(|it| it["account"].is_null() || it["account"] == *request.project)
+        .find(|object| object["account"].is_null() || object["account"] == *request.project)
         .ok_or_else(not_found)
 }
 
@@ -231,7 +231,7 @@ impl Linodes {
             let configs: Vec<_> = self
                 .configs
                 .iter()
-                .filter(|it| it["nodebalancer_id"] == original["id"])
+                .filter(|config| config["nodebalancer_id"] == original["id"])
                 .cloned()
                 .collect();
             for mut config in configs {

@@ -62,7 +62,7 @@ pub(crate) fn set_ranges(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
     linode["vpc"]["ranges"] = match is_legacy {
         true => request.body["ip_ranges"].clone(),
         false => array(&request.body["vpc"]["ipv4"]["ranges"])
-            .map(|it| it["range"].clone())
+            .map(|ranges| ranges["range"].clone())
             .collect(),
     };
     if !linode["vpc"]["ranges"].is_array() {
@@ -104,7 +104,7 @@ pub(crate) fn vpc_ips(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
     for linode in cloud
         .linodes
         .iter()
-        .filter(|it| it["account"] == *request.project)
+        .filter(|linode| linode["account"] == *request.project)
     {
         let vpc = &linode["vpc"];
         let entry = json!({"linode_id": linode["id"], "vpc_id": VPC, "subnet_id": SUBNET, "address": null, "address_range": null,

@@ -44,15 +44,18 @@ impl Linodes {
         body: &Value,
         id: Option<u64>,
     ) -> Result<Value, Refused> {
-        let is_udp = |it: &Value| it["protocol"] == "udp";
-        let others = self.configs.iter().filter(|it| {
-            it["nodebalancer_id"] == nodebalancer && Some(&it["id"]) != id.map(Value::from).as_ref()
+        let is_udp = |object: &Value| object["protocol"] == "udp";
+        let others = self.configs.iter().filter(|config| {
+            config["nodebalancer_id"] == nodebalancer
+                && Some(&config["id"]) != id.map(Value::from).as_ref()
         });
-        if { others }.any(|it| it["port"] == body["port"] && is_udp(it) == is_udp(body)) {
+        if { others }.any(|object| object["port"] == body["port"] && is_udp(object) == is_udp(body))
+        {
             return Err(refuse("port: Must be unique per NodeBalancer"));
         }
-        let known =
-            |key: &str, all: &[&str]| body[key].is_null() || all.iter().any(|it| body[key] == **it);
+        let known = |key: &str, all: &[&str]| {
+            body[key].is_null() || all.iter().any(|text| body[key] == **text)
+        };
         let (algorithms, sticky): (&[&str], &[&str]) = match is_udp(body) {
             true => (
                 &["roundrobin", "leastconn", "ring_hash"],
@@ -90,12 +93,13 @@ impl Linodes {
             let is_right = body[key].is_null()
                 || body[key]
                     .as_u64()
-                    .is_some_and(|it| (from..=to).contains(&it));
+                    .is_some_and(|key| (from..=to).contains(&key));
             if !is_right {
                 return Err(refuse(&format!("{key}: Must be {from}-{to}")));
             }
         }
-        let is_inner = |it: char| it.is_ascii_alphanumeric() || "/-%?&=.".contains(it);
+        let is_inner =
+            |character: char| character.is_ascii_alphanumeric() || "/-%?&=.".contains(character);
         if !body["check_path"]
             .as_str()
             .unwrap_or_default()
@@ -104,7 +108,10 @@ impl Linodes {
         {
             return Err(refuse("check_path: invalid"));
         }
-        if body["protocol"] == "tcp" && ["http_cookie"].iter().any(|it| body["stickiness"] == **it)
+        if body["protocol"] == "tcp"
+            && ["http_cookie"]
+                .iter()
+                .any(|http_cookie| body["stickiness"] == **http_cookie)
         {
             return Err(refuse("stickiness: invalid with tcp"));
         }
@@ -157,21 +164,22 @@ impl Linodes {
     fn node(&mut self, node: &Value, config: u64, nodebalancer: u64) -> Result<Value, Refused> {
         let ip = node["address"]
             .as_str()
-            .and_then(|it| it.parse::<SocketAddr>().ok())
-            .map(|it| it.ip());
+            .and_then(|address| address.parse::<SocketAddr>().ok())
+            .map(|address| address.ip());
         let owner = self
             .nodebalancers
             .iter()
-            .find(|it| it["id"] == nodebalancer)
-            .map(|it| it["account"].clone());
+            .find(|other_nodebalancer| other_nodebalancer["id"] == nodebalancer)
+            .map(|nodebalancer| nodebalancer["account"].clone());
         let text = ip.map(|ip| ip.to_string()).unwrap_or_default();
-        let has =
-            |it: &&Value| array(&it["ipv4"]).any(|ip| *ip == text) || it["vpc"]["address"] == text;
+        let has = |object: &&Value| {
+            array(&object["ipv4"]).any(|ip| *ip == text) || object["vpc"]["address"] == text
+        };
         if self
             .linodes
             .iter()
             .find(has)
-            .is_some_and(|it| Some(&it["account"]) != owner.as_ref())
+            .is_some_and(|linode| Some(&linode["account"]) != owner.as_ref())
         {
             return Err(refuse("address: Must be of a Linode of this account"));
         }
@@ -186,14 +194,14 @@ impl Linodes {
         if !(3..=32).contains(&node["label"].as_str().unwrap_or_default().len()) {
             return Err(refuse("label: Must be 3-32 characters"));
         }
-        let there = |it: &&Value| it["id"] == config;
+        let there = |object: &&Value| object["id"] == config;
         let known = self
             .configs
             .iter()
             .find(there)
-            .map(|it| it["nodes"].clone())
+            .map(|config| config["nodes"].clone())
             .unwrap_or_default();
-        if !node["id"].is_null() && !array(&known).any(|it| it["id"] == node["id"]) {
+        if !node["id"].is_null() && !array(&known).any(|object| object["id"] == node["id"]) {
             return Err(refuse("id: There is no such node"));
         }
         let id = node["id"].as_u64().unwrap_or_else(|| self.number());
@@ -238,15 +246,13 @@ pub(crate) fn check_tags(body: &Value) -> Result<(), Refused> {
 pub(crate) fn create_nodebalancer(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
     let body = &request.body;
     let label = body["label"].as_str().unwrap_or_default();
-    let is_inner = |it: char| it.is_ascii_alphanumeric() || "_-".contains(it);
+    let is_inner = |character: char| character.is_ascii_alphanumeric() || "_-".contains(character);
     if !(3..=32).contains(&label.len()) || !label.chars().all(is_inner) {
         return Err(refuse("label: Must be 3-32 characters"));
     }
-    if cloud
-        .nodebalancers
-        .iter()
-        .any(|it| it["account"] == *request.project && it["label"] == label)
-    {
+    if cloud.nodebalancers.iter().any(|nodebalancer| {
+        nodebalancer["account"] == *request.project && nodebalancer["label"] == label
+    }) {
         return Err(refuse(
             "label: Label must be unique among your NodeBalancers",
         ));
@@ -287,15 +293,19 @@ pub(crate) fn create_nodebalancer(cloud: &mut Linodes, request: &ApiRequest) -> 
         return Err(refuse(&format!("{key}: unknown")));
     }
     if let Some(id) = body["firewall_id"].as_u64()
-        && !cloud.firewalls.iter().any(|it| it["id"] == id)
+        && !cloud.firewalls.iter().any(|firewall| firewall["id"] == id)
     {
         return Err(refuse("firewall_id: does not exist"));
     }
     let id = cloud.insert(&request.project, body);
     for config in array(&body["configs"]) {
         if let Err(refused) = cloud.add_config(id, config) {
-            cloud.nodebalancers.retain(|it| it["id"] != id);
-            cloud.configs.retain(|it| it["nodebalancer_id"] != id);
+            cloud
+                .nodebalancers
+                .retain(|nodebalancer| nodebalancer["id"] != id);
+            cloud
+                .configs
+                .retain(|config| config["nodebalancer_id"] != id);
             return Err(refused);
         }
     }
@@ -303,7 +313,7 @@ pub(crate) fn create_nodebalancer(cloud: &mut Linodes, request: &ApiRequest) -> 
     for firewall in cloud
         .firewalls
         .iter_mut()
-        .filter(|it| it["id"] == body["firewall_id"])
+        .filter(|firewall| firewall["id"] == body["firewall_id"])
     {
         firewall["devices"]
             .as_array_mut()
@@ -322,7 +332,7 @@ pub(crate) fn nodebalancer(cloud: &mut Linodes, request: &ApiRequest) -> Answer 
 
 fn check_throttle(body: &Value) -> Result<(), Refused> {
     let throttle = &body["client_conn_throttle"];
-    let is_right = throttle.is_null() || throttle.as_u64().is_some_and(|it| it <= 20);
+    let is_right = throttle.is_null() || throttle.as_u64().is_some_and(|throttle| throttle <= 20);
     if is_right {
         Ok(())
     } else {
@@ -364,13 +374,17 @@ pub(crate) fn delete_nodebalancer(cloud: &mut Linodes, request: &ApiRequest) -> 
     }) {
         return Err(refuse("This resource is locked and cannot be deleted"));
     }
-    cloud.nodebalancers.retain(|it| it["id"] != id);
-    cloud.configs.retain(|it| it["nodebalancer_id"] != id);
+    cloud
+        .nodebalancers
+        .retain(|nodebalancer| nodebalancer["id"] != id);
+    cloud
+        .configs
+        .retain(|config| config["nodebalancer_id"] != id);
     for firewall in &mut cloud.firewalls {
         firewall["devices"]
             .as_array_mut()
             .into_iter()
-            .for_each(|all| all.retain(|it| it["entity"]["id"] != id));
+            .for_each(|all| all.retain(|object| object["entity"]["id"] != id));
     }
     Ok(Reply::new(200, json!({})))
 }
@@ -382,7 +396,7 @@ pub(crate) fn configs(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
         cloud
             .configs
             .iter()
-            .filter(|it| it["nodebalancer_id"] == id)
+            .filter(|config| config["nodebalancer_id"] == id)
             .cloned()
             .collect(),
     )
@@ -411,7 +425,7 @@ fn config<'a>(cloud: &'a mut Linodes, request: &ApiRequest) -> Result<&'a mut Va
 
 pub(crate) fn delete_config(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
     let id = config(cloud, request)?["id"].clone();
-    cloud.configs.retain(|it| it["id"] != id);
+    cloud.configs.retain(|config| config["id"] != id);
     Ok(Reply::new(200, json!({})))
 }
 

@@ -41,7 +41,7 @@ impl NodeBalancers {
         if change
             .operations
             .iter()
-            .any(|it| it.deletes(|resource| *resource == ResourceKey::Balancer))
+            .any(|operation| operation.deletes(|resource| *resource == ResourceKey::Balancer))
         {
             return self.remove(actual, change.identity, spec).await;
         }
@@ -144,7 +144,7 @@ impl NodeBalancers {
         );
         nodes.retain(|node| {
             spec.backend_address(node, &self.config)
-                .is_some_and(|it| targets.contains(&it))
+                .is_some_and(|backend_address| targets.contains(&backend_address))
         });
         check_account(
             &self.source,
@@ -176,13 +176,12 @@ impl NodeBalancers {
             .flat_map(Operation::changes)
             .collect();
         let changes_balancer = |key: &str| {
-            let of_balancer = change
-                .operations
-                .iter()
-                .filter(|it| it.updates(|resource| *resource == ResourceKey::Balancer));
+            let of_balancer = change.operations.iter().filter(|operation| {
+                operation.updates(|resource| *resource == ResourceKey::Balancer)
+            });
             of_balancer
                 .flat_map(Operation::changes)
-                .any(|it| it.key == key)
+                .any(|difference| difference.key == key)
         };
         if change.operations.contains(&Operation::Tag)
             || changes_balancer("client_conn_throttle")
@@ -211,8 +210,8 @@ impl NodeBalancers {
         }
         if let Some(wanted) = changes
             .iter()
-            .find(|it| it.key == "firewall_id")
-            .and_then(|it| it.to.as_u64())
+            .find(|difference| difference.key == "firewall_id")
+            .and_then(|difference| difference.to.as_u64())
         {
             firewall::attach(api, wanted, &actual.id).await?;
             // Only the firewall that the annotation named before is detached: a user may have attached another one.
@@ -286,7 +285,7 @@ impl NodeBalancers {
             &self.source.api,
             firewall::of(&self.source.api, &actual.id).await?,
         );
-        match there.iter().find(|it| it.is_own(actual)) {
+        match there.iter().find(|firewall| firewall.is_own(actual)) {
             Some(own) => firewall::update(api, identity, own.id, wants).await,
             None => firewall::create(api, identity, &actual.id, &actual.name, wants).await,
         }
@@ -294,7 +293,7 @@ impl NodeBalancers {
 
     pub(super) async fn delete_firewall(&self, actual: &ObservedLoadBalancer) -> Result<()> {
         let there = firewall::of(&self.source.api, &actual.id).await?;
-        for firewall in there.iter().filter(|it| it.is_own(actual)) {
+        for firewall in there.iter().filter(|firewall| firewall.is_own(actual)) {
             firewall::delete(&self.source.api, firewall.id, &actual.id).await?;
         }
         Ok(())
@@ -312,9 +311,9 @@ impl NodeBalancers {
     ) -> Result<()> {
         let is_touched = |port: &Port| {
             let is_it = |resource: &ResourceKey| *resource == ResourceKey::Listener(port.clone());
-            operations
-                .iter()
-                .any(|it| it.targets_of().is_some() || it.resource().is_some_and(is_it))
+            operations.iter().any(|operation| {
+                operation.targets_of().is_some() || operation.resource().is_some_and(is_it)
+            })
         };
         let touched: Vec<_> = after
             .listeners()
@@ -322,7 +321,7 @@ impl NodeBalancers {
             .collect();
         let gone: Vec<_> = before
             .listeners()
-            .filter(|(port, _)| !after.listeners().any(|(it, _)| it == *port))
+            .filter(|(port, _)| !after.listeners().any(|(listener, _)| listener == *port))
             .collect();
         if touched.is_empty() && gone.is_empty() {
             return Ok(());
@@ -336,7 +335,7 @@ impl NodeBalancers {
         let of = |port: &Port| {
             there
                 .iter()
-                .find(|it| it.port == port.number && it.transport() == port.protocol)
+                .find(|config| config.port == port.number && config.transport() == port.protocol)
         };
         for (port, settings) in touched {
             let (mut config, secret) = self.config(identity, port, settings, spec).await?;
@@ -384,7 +383,7 @@ impl NodeBalancers {
         if let Some(fields) = config.as_object_mut() {
             fields.retain(|key, _| !COMPARED.contains(&&**key));
         }
-        let Some(name) = wanted(spec, port).and_then(|it| it.secret.as_ref()) else {
+        let Some(name) = wanted(spec, port).and_then(|port| port.secret.as_ref()) else {
             return Ok((config, None));
         };
         let pair = self.key_pair(identity.service, name).await?;
@@ -407,11 +406,11 @@ impl NodeBalancers {
             .iter()
             .filter_map(|node| Some((spec.backend_address(node, &self.config)?, &*node.name)));
         let names: HashMap<_, _> = names.collect();
-        let stated = wanted(spec, port).and_then(|it| it.config.node_port);
+        let stated = wanted(spec, port).and_then(|port| port.config.node_port);
         let port = stated.or(settings.number("node_port")).unwrap_or_default();
         let ids: HashMap<_, _> = there
             .iter()
-            .filter_map(|it| Some((it.socket()?, it.id)))
+            .filter_map(|backend| Some((backend.socket()?, backend.id)))
             .collect();
         let backend = |address: &str| {
             let socket = SocketAddr::new(address.parse::<IpAddr>().ok()?, port);
@@ -540,8 +539,8 @@ impl NodeBalancers {
                 found => {
                     firewalls = found?
                         .into_iter()
-                        .filter(|it| it.is_own(actual))
-                        .map(|it| it.id)
+                        .filter(|firewall| firewall.is_own(actual))
+                        .map(|firewall| firewall.id)
                         .collect()
                 }
             }
@@ -549,7 +548,7 @@ impl NodeBalancers {
         if let Some(ip) = actual
             .ingress
             .iter()
-            .filter_map(|it| it.ip.as_deref())
+            .filter_map(|ingress| ingress.ip.as_deref())
             .find(|_| spec.releases_ip)
         {
             self.check_locks(actual).await?;
@@ -592,9 +591,9 @@ impl NodeBalancers {
 
 /// Returns the port of the Service that a listener is for.
 fn wanted<'a>(spec: &'a NodeBalancerSpec, port: &Port) -> Option<&'a PortSpec> {
-    spec.ports
-        .iter()
-        .find(|it| it.number == port.number && it.config.transport() == port.protocol)
+    spec.ports.iter().find(|other_port| {
+        other_port.number == port.number && other_port.config.transport() == port.protocol
+    })
 }
 
 /// Removes `null` fields from a body.

@@ -77,7 +77,7 @@ pub(super) fn desired(spec: &NodeBalancerSpec) -> Option<Attributes> {
     let ports: BTreeSet<_> = spec
         .ports
         .iter()
-        .map(|it| format!("{}/{}", it.config.transport(), it.number))
+        .map(|port| format!("{}/{}", port.config.transport(), port.number))
         .collect();
     let ranges: BTreeSet<_> = acl.ranges.iter().map(ToString::to_string).collect();
     let policy = if acl.allows { "DROP" } else { "ACCEPT" };
@@ -132,7 +132,7 @@ impl Firewall {
                     .filter_map(Value::as_str);
                 ranges.extend(all.map(|text| {
                     text.parse::<IpNet>()
-                        .map_or_else(|_| text.to_owned(), |it| it.to_string())
+                        .map_or_else(|_| text.to_owned(), |network| network.to_string())
                 }));
             }
         }
@@ -159,7 +159,7 @@ fn is_generated(label: &str) -> bool {
 /// Returns a label that the API accepts for the firewall of a NodeBalancer: it begins with a letter, and has no two dashes
 /// or underscores in a row.
 fn label_of(balancer: &str, name: &str) -> String {
-    let is_accepted = balancer.starts_with(|it: char| it.is_ascii_alphabetic())
+    let is_accepted = balancer.starts_with(|character: char| character.is_ascii_alphabetic())
         && !["--", "__"].iter().any(|twice| balancer.contains(twice));
     short(if is_accepted { balancer } else { name })
 }
@@ -184,7 +184,7 @@ pub(super) fn too_large<'a>(
     let of = |protocol: &str| {
         ports
             .clone()
-            .filter(|it| *it == protocol)
+            .filter(|a_str| *a_str == protocol)
             .count()
             .div_ceil(MOST_PORTS)
     };
@@ -204,7 +204,7 @@ fn rules(service: &Service, settings: &Attributes) -> Value {
     let texts = |key: &str| -> Vec<String> {
         settings
             .get(key)
-            .and_then(|it| serde_json::from_value(it.clone()).ok())
+            .and_then(|key| serde_json::from_value(key.clone()).ok())
             .unwrap_or_default()
     };
     let (ports, ranges) = (texts("ports"), texts("ranges"));
@@ -221,7 +221,7 @@ fn rules(service: &Service, settings: &Attributes) -> Value {
     for protocol in ["TCP", "UDP"] {
         let own: Vec<_> = ports
             .iter()
-            .filter_map(|it| it.strip_prefix(protocol)?.strip_prefix('/'))
+            .filter_map(|port| port.strip_prefix(protocol)?.strip_prefix('/'))
             .collect();
         for own in own.chunks(MOST_PORTS) {
             for at in 0..v4.len().max(v6.len()).div_ceil(MOST_ADDRESSES) {
@@ -245,7 +245,7 @@ fn rules(service: &Service, settings: &Attributes) -> Value {
 pub(super) async fn of(api: &Api, id: &str) -> Result<Vec<Firewall>> {
     api.all(
         Call::get("/nodebalancers/{id}/firewalls", &[id]),
-        |it: &Firewall| it.id,
+        |firewall: &Firewall| firewall.id,
     )
     .await
 }
@@ -297,7 +297,7 @@ async fn devices(api: &Api, firewall: u64) -> Result<Vec<Device>> {
             "/networking/firewalls/{id}/devices",
             &[&firewall.to_string()],
         ),
-        |it: &Device| it.id,
+        |device: &Device| device.id,
     )
     .await
 }
@@ -305,7 +305,9 @@ async fn devices(api: &Api, firewall: u64) -> Result<Vec<Device>> {
 /// Detaches a firewall from a NodeBalancer.
 pub(super) async fn detach(api: &Api, firewall: u64, id: &str) -> Result<()> {
     let devices = devices(api, firewall).await?;
-    let is_it = |it: &&Device| it.entity.kind == "nodebalancer" && it.entity.id.to_string() == id;
+    let is_it = |device: &&Device| {
+        device.entity.kind == "nodebalancer" && device.entity.id.to_string() == id
+    };
     let Some(device) = devices.iter().find(is_it) else {
         return Ok(());
     };
@@ -369,8 +371,8 @@ pub(super) async fn find_left(
             call,
             Some(filter),
             &shared_priority,
-            |it: Firewall| it,
-            |it: &Firewall| it.id,
+            |firewall: Firewall| firewall,
+            |firewall: &Firewall| firewall.id,
         )
         .await?;
     let found = found
@@ -379,7 +381,7 @@ pub(super) async fn find_left(
         .into_iter()
         .map(Firewall::into_actual);
     Ok(found
-        .filter(|it| it.owner_tags.service.as_deref() == Some(identity.uid()))
+        .filter(|load_balancer| load_balancer.owner_tags.service.as_deref() == Some(identity.uid()))
         .collect())
 }
 

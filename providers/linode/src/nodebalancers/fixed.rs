@@ -15,12 +15,12 @@ use crate::annotations as key;
 pub(super) fn check(desired: &ResourceGraph, observed: &ObservedLoadBalancer) -> Result<()> {
     let wanted = desired
         .balancer_attributes()
-        .and_then(|it| it.text(FRONTEND));
+        .and_then(|settings| settings.text(FRONTEND));
     let has = observed
         .graph
         .as_ref()
         .and_then(ResourceGraph::balancer_attributes)
-        .and_then(|it| it.text(FRONTEND));
+        .and_then(|settings| settings.text(FRONTEND));
     match (wanted, has) {
         (Some(wanted), Some(has)) if wanted != has => Err(Error::invalid(format!(
             "{} is reached from {has}, and the Service wants {wanted}: the API cannot change it. Delete and create the Service, or \
@@ -43,7 +43,7 @@ pub(super) fn ignored(
         observed
             .graph
             .as_ref()
-            .and_then(|it| it.balancer_attributes()),
+            .and_then(|graph| graph.balancer_attributes()),
     );
     let differs = |name: &str| {
         let (wanted, has) = (wanted?.text(name)?, has?.text(name)?);

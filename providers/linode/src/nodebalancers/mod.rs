@@ -94,10 +94,18 @@ impl NodeBalancers {
         filter: Option<serde_json::Value>,
         shared_priority: &SharedPriority,
     ) -> Result<ListResult<NodeBalancer>> {
-        let (call, id) = (Call::get(ALL, &[]), |it: &NodeBalancer| it.id);
+        let (call, id) = (Call::get(ALL, &[]), |node_balancer: &NodeBalancer| {
+            node_balancer.id
+        });
         self.source
             .api
-            .list(call, filter, shared_priority, |it: NodeBalancer| it, id)
+            .list(
+                call,
+                filter,
+                shared_priority,
+                |node_balancer: NodeBalancer| node_balancer,
+                id,
+            )
             .await
     }
 
@@ -114,8 +122,8 @@ impl NodeBalancers {
         let ipv4 = identity
             .legacy_owner
             .as_deref()
-            .map(|it| it.split(' ').next().unwrap_or(it));
-        let ipv4 = ipv4.filter(|it| it.parse::<Ipv4Addr>().is_ok());
+            .map(|legacy_owner| legacy_owner.split(' ').next().unwrap_or(legacy_owner));
+        let ipv4 = ipv4.filter(|ipv4| ipv4.parse::<Ipv4Addr>().is_ok());
         any.extend(ipv4.map(|ip| json!({"ipv4": ip})));
         let left = shown_addresses(identity.service);
         any.extend(
@@ -133,10 +141,11 @@ impl NodeBalancers {
             .await?
             .complete()?
             .into_items();
-        let requested = identity
-            .requested_id
-            .as_ref()
-            .filter(|id| !found.iter().any(|it| it.id.to_string() == **id));
+        let requested = identity.requested_id.as_ref().filter(|id| {
+            !found
+                .iter()
+                .any(|node_balancer| node_balancer.id.to_string() == **id)
+        });
         if let Some(id) = requested {
             let by_id = self
                 .source
@@ -151,12 +160,12 @@ impl NodeBalancers {
             }
             found.extend(by_id);
         }
-        let actual = |it: NodeBalancer| {
+        let actual = |node_balancer: NodeBalancer| {
             let is_shown = identity
                 .legacy_owner
                 .as_deref()
-                .is_some_and(|owner| it.is_found_by(owner));
-            let mut actual = self.actual(it);
+                .is_some_and(|owner| node_balancer.is_found_by(owner));
+            let mut actual = self.actual(node_balancer);
             if is_shown {
                 actual.legacy_owner.clone_from(&identity.legacy_owner);
             }
@@ -190,7 +199,7 @@ impl NodeBalancers {
             actual
                 .ingress
                 .iter()
-                .any(|it| it.ip.as_ref().is_some_and(|ip| ips.contains(ip)))
+                .any(|ingress| ingress.ip.as_ref().is_some_and(|ip| ips.contains(ip)))
         };
         if let Some((_, owner)) = self.moving.lock().values().find(|(ips, _)| has(ips)) {
             actual.legacy_owner = Some(owner.clone());
@@ -220,11 +229,11 @@ impl NodeBalancers {
         let backends =
             try_join_all(configs.iter().map(|config| self.backends(id, config.id))).await?;
         let firewalls = firewall::of(&self.source.api, id).await?;
-        let is_own = |it: &&Firewall| it.is_own(&actual);
+        let is_own = |firewall: &&Firewall| firewall.is_own(&actual);
         let attached: Vec<u64> = firewalls
             .iter()
-            .filter(|it| !is_own(it))
-            .map(|it| it.id)
+            .filter(|firewall| !is_own(firewall))
+            .map(|firewall| firewall.id)
             .collect();
         let mut graph = found.graph(configs.into_iter().zip(backends).collect(), &attached)?;
         if let Some(own) = firewalls.iter().find(is_own) {
@@ -249,7 +258,7 @@ impl NodeBalancers {
     async fn configs(&self, id: &str) -> Result<Vec<PortConfig>> {
         self.source
             .api
-            .all(Call::get(CONFIGS, &[id]), |it: &PortConfig| it.id)
+            .all(Call::get(CONFIGS, &[id]), |config: &PortConfig| config.id)
             .await
     }
 
@@ -258,7 +267,10 @@ impl NodeBalancers {
             "/nodebalancers/{id}/configs/{config}/nodes",
             &[id, &config.to_string()],
         );
-        self.source.api.all(call, |it: &Backend| it.id).await
+        self.source
+            .api
+            .all(call, |backend: &Backend| backend.id)
+            .await
     }
 
     /// Refuses to sync a NodeBalancer of the Service, while its annotation names another one that does not exist.
@@ -295,9 +307,9 @@ impl NodeBalancers {
             return Ok(desired);
         };
         let settings = graph.balancer_attributes();
-        let first = settings.and_then(|it| it.number::<u64>("firewall_id"));
+        let first = settings.and_then(|settings| settings.number::<u64>("firewall_id"));
         let attached = settings
-            .and_then(|it| it.get(ATTACHED))
+            .and_then(|settings| settings.get(ATTACHED))
             .and_then(|ids| ids.as_array());
         let mut attached: Vec<u64> = attached
             .into_iter()
@@ -471,16 +483,17 @@ impl LoadBalancerCloud for NodeBalancers {
     async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>> {
         match query {
             Query::All(_) => {
-                let (call, id) = (Call::get(ALL, &[]), |it: &ObservedLoadBalancer| {
-                    it.id.clone()
-                });
+                let (call, id) = (
+                    Call::get(ALL, &[]),
+                    |load_balancer: &ObservedLoadBalancer| load_balancer.id.clone(),
+                );
                 self.source
                     .api
                     .list(
                         call,
                         None,
                         &SharedPriority::default(),
-                        |it| self.actual(it),
+                        |node_balancer| self.actual(node_balancer),
                         id,
                     )
                     .await
@@ -532,7 +545,7 @@ impl LoadBalancerCloud for NodeBalancers {
         if has_none(&desired) && observed.graph.as_ref().is_none_or(has_none) {
             let listeners: Vec<_> = desired
                 .listeners()
-                .map(|(port, it)| (port.clone(), it.clone()))
+                .map(|(port, settings)| (port.clone(), settings.clone()))
                 .collect();
             for (port, settings) in listeners {
                 desired.resources.insert(
@@ -594,7 +607,7 @@ impl LoadBalancerCloud for NodeBalancers {
             port.config
                 .proxy_protocol
                 .as_deref()
-                .is_some_and(|it| it != "none")
+                .is_some_and(|proxy_protocol| proxy_protocol != "none")
                 || port.config.protocol == Protocol::Https
         };
         let is_proxy = spec.ports.iter().any(speaks);
@@ -602,13 +615,13 @@ impl LoadBalancerCloud for NodeBalancers {
         if !spec.ipv6_ingress {
             ingress.truncate(1);
         }
-        let name = ingress.first().and_then(|it| it.hostname.clone());
+        let name = ingress.first().and_then(|ingress| ingress.hostname.clone());
         if let (true, Some(name)) = (spec.hostname_only, name) {
             ingress = vec![ObservedLoadBalancer::host(&name)];
         }
-        let mode = |mut it: LoadBalancerIngress| {
-            it.ip_mode = (is_proxy && it.ip.is_some()).then(|| "Proxy".to_owned());
-            it
+        let mode = |mut ingress: LoadBalancerIngress| {
+            ingress.ip_mode = (is_proxy && ingress.ip.is_some()).then(|| "Proxy".to_owned());
+            ingress
         };
         let ingress: Vec<_> = ingress.into_iter().map(mode).collect();
         let status = LoadBalancerStatus {

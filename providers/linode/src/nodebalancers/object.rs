@@ -170,9 +170,13 @@ pub(crate) fn legacy_owner(service: &Service) -> Option<String> {
     let ip = || {
         shown(service)
             .iter()
-            .find_map(|it| Some(it.ip.as_ref()?.parse::<IpAddr>().ok()?.to_string()))
+            .find_map(|entry| Some(entry.ip.as_ref()?.parse::<IpAddr>().ok()?.to_string()))
     };
-    let name = || shown(service).iter().find_map(|it| it.hostname.clone());
+    let name = || {
+        shown(service)
+            .iter()
+            .find_map(|entry| entry.hostname.clone())
+    };
     let ip = || ip().or_else(|| named_address(&name()?).map(|ip| ip.to_string()));
     let subnet = key::FRONTEND_SUBNET_ID
         .text_on(service)
@@ -186,7 +190,7 @@ pub(crate) fn legacy_owner(service: &Service) -> Option<String> {
 pub(crate) fn shown_addresses(service: &Service) -> Vec<String> {
     shown(service)
         .iter()
-        .filter_map(|it| it.ip.clone())
+        .filter_map(|entry| entry.ip.clone())
         .collect()
 }
 
@@ -301,7 +305,7 @@ impl NodeBalancer {
     ) -> Result<ResourceGraph> {
         let ips = |backends: &[Backend]| -> Targets {
             let sockets = backends.iter().filter_map(Backend::socket);
-            sockets.map(|it| it.ip().to_string()).collect()
+            sockets.map(|address| address.ip().to_string()).collect()
         };
         let none = Targets::default();
         let targets = configs
@@ -313,17 +317,21 @@ impl NodeBalancer {
         for (mut config, backends) in configs {
             let mut ports: Vec<u16> = backends
                 .iter()
-                .filter_map(|it| Some(it.socket()?.port()))
+                .filter_map(|backend| Some(backend.socket()?.port()))
                 .collect();
             ports.dedup();
             let is_whole = ips(&backends) == targets && ports.len() == 1;
             config.node_port = ports.first().copied().filter(|_| is_whole);
-            config.check_path = config.check_path.filter(|it| !it.is_empty());
-            config.check_body = config.check_body.filter(|it| !it.is_empty());
+            config.check_path = config
+                .check_path
+                .filter(|check_path| !check_path.is_empty());
+            config.check_body = config
+                .check_body
+                .filter(|check_body| !check_body.is_empty());
             let fingerprint = config
                 .ssl_fingerprint
-                .map(|it| it.replace(':', "").to_lowercase());
-            config.ssl_fingerprint = fingerprint.filter(|it| !it.is_empty());
+                .map(|ssl_fingerprint| ssl_fingerprint.replace(':', "").to_lowercase());
+            config.ssl_fingerprint = fingerprint.filter(|fingerprint| !fingerprint.is_empty());
             graph = graph.listener(
                 config.port,
                 config.transport(),

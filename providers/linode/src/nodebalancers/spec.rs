@@ -138,7 +138,7 @@ fn warn_of_ignored_fields(
                 .config
                 .stickiness
                 .as_deref()
-                .is_some_and(|it| it != "none")
+                .is_some_and(|stickiness| stickiness != "none")
     };
     if spec.session_affinity.as_deref() == Some("ClientIP") && !ports.iter().all(is_kept) {
         let (algorithm, stickiness) = (key::ALGORITHM.key(), key::STICKY.key());
@@ -179,9 +179,9 @@ impl NodeBalancerSpec {
             ));
         }
         let acl = acl.filter(|_| firewall_id.is_none());
-        let too_large = acl
-            .as_ref()
-            .and_then(|acl| firewall::too_large(acl, ports.iter().map(|it| it.config.transport())));
+        let too_large = acl.as_ref().and_then(|acl| {
+            firewall::too_large(acl, ports.iter().map(|port| port.config.transport()))
+        });
         if let Some(mistake) = too_large {
             annotations.mistake(mistake);
         }
@@ -277,8 +277,8 @@ impl NodeBalancerSpec {
         let internal = node
             .addresses
             .iter()
-            .find(|it| it.kind == AddressType::InternalIP)
-            .map(|it| &*it.address);
+            .find(|address| address.kind == AddressType::InternalIP)
+            .map(|address| &*address.address);
         annotated
             .or(internal)?
             .parse()
@@ -315,7 +315,7 @@ impl Defaults {
             annotations.get(&key::CHECK),
             annotations
                 .get(&key::CHECK_BODY)
-                .filter(|it| !it.is_empty()),
+                .filter(|check_body| !check_body.is_empty()),
         );
         for (setting, is_set, kinds) in [
             (
@@ -345,9 +345,11 @@ impl Defaults {
             algorithm: annotations.get(&key::ALGORITHM),
             stickiness: annotations.get(&key::STICKY),
             udp_check_port: annotations.get(&key::UDP_CHECK_PORT),
-            check_path: annotations
-                .get(&key::CHECK_PATH)
-                .filter(|_| check.as_deref().is_some_and(|it| it.starts_with("http"))),
+            check_path: annotations.get(&key::CHECK_PATH).filter(|_| {
+                check
+                    .as_deref()
+                    .is_some_and(|text| text.starts_with("http"))
+            }),
             check_body: check_body.filter(|_| check.as_deref() == Some("http_body")),
             check,
             interval: annotations.get(&key::CHECK_INTERVAL),
@@ -396,7 +398,7 @@ impl Defaults {
         let named =
             named.and_then(|text| <Protocol as provider_kit::declared::Value>::KIND.parse(&text));
         // A default for TCP ports does not apply to UDP ports, and the reverse.
-        let fits = |it: &Protocol| (*it == Protocol::Udp) == (port.protocol == "UDP");
+        let fits = |protocol: &Protocol| (*protocol == Protocol::Udp) == (port.protocol == "UDP");
         let plain = if port.protocol == "UDP" {
             Protocol::Udp
         } else {

@@ -14,8 +14,8 @@ fn add(harness: &Harness, is_used: bool, tags: &Value) -> String {
     cloud
         .nodebalancers
         .iter_mut()
-        .filter(|it| it["id"] == id)
-        .for_each(|it| it["tags"] = tags.clone());
+        .filter(|nodebalancer| nodebalancer["id"] == id)
+        .for_each(|nodebalancer| nodebalancer["tags"] = tags.clone());
     if is_used {
         let node = json!({"id": 9001, "address": "192.168.0.9:8443", "label": "theirs", "weight": 100, "mode": "accept"});
         cloud
@@ -60,7 +60,7 @@ async fn adopted_nodebalancer_is_released_and_never_deleted() {
     assert!(
         events
             .iter()
-            .any(|it| it.contains("LoadBalancerNotDeleted")),
+            .any(|event| event.contains("LoadBalancerNotDeleted")),
         "{events:?}"
     );
 }

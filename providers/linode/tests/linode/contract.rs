@@ -98,7 +98,7 @@ async fn nodes_and_routes(harness: &Harness, provider: &provider_linode::Linode)
             .lock()
             .linodes
             .iter_mut()
-            .for_each(|it| it["interface_generation"] = generation.into());
+            .for_each(|linode| linode["interface_generation"] = generation.into());
         let routes = provider.routes().unwrap();
         let route = Route {
             target_node: "worker-1".into(),
@@ -130,7 +130,7 @@ async fn every_request_and_answer_fits_the_description() {
         .unwrap()
         .serve(harness.fake.router());
     let check = Transport::builder(proxy).build().unwrap();
-    let provider = Arc::new(harness.started_with(|it| it).await);
+    let provider = Arc::new(harness.started_with(|builder| builder).await);
     load_balancers(&harness, &provider).await;
     nodes_and_routes(&harness, &provider).await;
     assert!(
@@ -138,7 +138,7 @@ async fn every_request_and_answer_fits_the_description() {
             .diagnose()
             .await
             .iter()
-            .all(|it| it.severity == cloud_provider::Severity::Ok)
+            .all(|finding| finding.severity == cloud_provider::Severity::Ok)
     );
     let seen: Value = check.read(Call::get("/__check", &[])).await.unwrap();
     println!("{:#}", seen["operations"]);

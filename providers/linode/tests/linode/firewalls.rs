@@ -41,7 +41,7 @@ fn devices(harness: &Harness) -> Vec<usize> {
         .lock()
         .firewalls
         .iter()
-        .map(|it| it["devices"].as_array().unwrap().len())
+        .map(|firewall| firewall["devices"].as_array().unwrap().len())
         .collect()
 }
 
@@ -155,7 +155,7 @@ async fn firewall_that_no_known_annotation_attached_stays_with_an_event() {
     assert!(
         events
             .iter()
-            .any(|it| it.starts_with("FirewallStaysAttached")),
+            .any(|event| event.starts_with("FirewallStaysAttached")),
         "{events:?}"
     );
 }
@@ -287,9 +287,9 @@ async fn source_ranges_beside_a_firewall_of_the_user_block_nothing_else() {
     );
     let events = harness.events();
     assert!(
-        events
-            .iter()
-            .any(|it| it.starts_with("SourceRangesIgnored") && it.contains("not in effect")),
+        events.iter().any(
+            |event| event.starts_with("SourceRangesIgnored") && event.contains("not in effect")
+        ),
         "{events:?}"
     );
 

@@ -90,7 +90,8 @@ impl Harness {
 
     /// Returns the provider as the program starts it; the requests of the start are forgotten.
     pub(crate) async fn started(&self) -> Linode {
-        self.started_with(|it| it.service(self.fake.router())).await
+        self.started_with(|builder| builder.service(self.fake.router()))
+            .await
     }
 
     /// Returns the started provider over changed connections.
@@ -134,7 +135,8 @@ impl Harness {
     pub(crate) fn add_node(&self, name: &str) {
         let id = self.fake.lock().add_linode(ACCOUNT, name);
         let linode = self.linode(name);
-        let address = |it: &Value| NodeAddress::new(AddressType::InternalIP, it.as_str().unwrap());
+        let address =
+            |object: &Value| NodeAddress::new(AddressType::InternalIP, object.as_str().unwrap());
         let node = Node {
             name: name.into(),
             uid: format!("uid-{name}").into(),
@@ -150,7 +152,7 @@ impl Harness {
             .lock()
             .linodes
             .iter()
-            .find(|it| it["label"] == name)
+            .find(|linode| linode["label"] == name)
             .cloned()
             .unwrap()
     }

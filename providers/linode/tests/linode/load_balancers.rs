@@ -17,19 +17,22 @@ fn shown(status: &LoadBalancerStatus) -> Vec<String> {
         .ingress
         .iter()
         .flatten()
-        .map(|it| {
+        .map(|ingress| {
             format!(
                 "{} {} {}",
-                text(&it.ip),
-                text(&it.hostname),
-                text(&it.ip_mode)
+                text(&ingress.ip),
+                text(&ingress.hostname),
+                text(&ingress.ip_mode)
             )
         })
         .collect()
 }
 
 fn config(configs: &[Value], port: u64) -> &Value {
-    configs.iter().find(|it| it["port"] == port).unwrap()
+    configs
+        .iter()
+        .find(|config| config["port"] == port)
+        .unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -75,7 +78,12 @@ async fn rebuild_keeps_the_ids_of_backends() {
     harness.ensure(&provider, &mut service).await.unwrap();
     let ids = || {
         let nodes = config(&harness.nodebalancer().1, 80)["nodes"].clone();
-        let id = |it: &Value| (it["address"].to_string(), it["id"].as_u64().unwrap());
+        let id = |object: &Value| {
+            (
+                object["address"].to_string(),
+                object["id"].as_u64().unwrap(),
+            )
+        };
         nodes
             .as_array()
             .unwrap()
@@ -137,7 +145,7 @@ async fn status_shows_what_the_annotations_ask_for() {
     let both = harness.ensure(&provider, &mut service).await.unwrap();
     let shown_both = shown(&both);
     assert!(
-        shown_both.len() == 2 && shown_both.iter().all(|it| it.ends_with(" Proxy")),
+        shown_both.len() == 2 && shown_both.iter().all(|text| text.ends_with(" Proxy")),
         "{shown_both:?}"
     );
     assert!(shown_both[1].starts_with("2600:"), "{shown_both:?}");
@@ -191,7 +199,10 @@ async fn tcp_and_udp_share_a_port() {
     let mut service = service_of(&[], json!({"ports": [port("t", "TCP"), port("u", "UDP")]}));
     harness.ensure(&provider, &mut service).await.unwrap();
     let configs = harness.nodebalancer().1;
-    let udp = configs.iter().find(|it| it["protocol"] == "udp").unwrap();
+    let udp = configs
+        .iter()
+        .find(|config| config["protocol"] == "udp")
+        .unwrap();
     assert_eq!(
         (configs.len(), &udp["stickiness"], &udp["check"]),
         (2, &json!("session"), &json!("none"))
@@ -276,7 +287,7 @@ async fn preserved_nodebalancer_stays_and_a_reserved_address_is_released_on_dema
     assert!(
         events
             .iter()
-            .any(|it| it.starts_with("NodeBalancerIPChangeIgnored")),
+            .any(|event| event.starts_with("NodeBalancerIPChangeIgnored")),
         "{events:?}"
     );
     harness.delete(&provider, &released).await.unwrap();
@@ -357,6 +368,6 @@ async fn ipv6_backends_are_the_annotated_addresses_and_others_are_left_out() {
         harness
             .events()
             .iter()
-            .any(|it| it.starts_with("NoBackendAddress"))
+            .any(|event| event.starts_with("NoBackendAddress"))
     );
 }

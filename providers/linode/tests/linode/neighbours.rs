@@ -66,7 +66,7 @@ async fn service_of_the_go_program_that_moves_leaves_no_nodebalancer_behind() {
             .lock()
             .nodebalancers
             .iter()
-            .map(|it| it["label"].clone())
+            .map(|nodebalancer| nodebalancer["label"].clone())
             .collect();
         match preserve {
             "true" => assert_eq!(left, ["ccm-4a5b6c7d8e9f", "other"]),
@@ -76,7 +76,7 @@ async fn service_of_the_go_program_that_moves_leaves_no_nodebalancer_behind() {
             harness
                 .events()
                 .iter()
-                .any(|it| it.starts_with("NodeBalancerMoved"))
+                .any(|event| event.starts_with("NodeBalancerMoved"))
         );
     }
 }
@@ -196,7 +196,8 @@ async fn settings_without_effect_get_a_warning() {
             .await
             .unwrap();
         let events = harness.events();
-        let is_it = |it: &String| it.starts_with("QuestionableAnnotation") && it.contains(expected);
+        let is_it =
+            |text: &String| text.starts_with("QuestionableAnnotation") && text.contains(expected);
         assert!(events.iter().any(is_it), "{expected}: {events:?}");
     }
     let harness = Harness::new();
@@ -209,7 +210,7 @@ async fn settings_without_effect_get_a_warning() {
     assert!(
         events
             .iter()
-            .any(|it| it.starts_with("SettingIgnored") && it.contains("keeps common")),
+            .any(|event| event.starts_with("SettingIgnored") && event.contains("keeps common")),
         "{events:?}"
     );
 }

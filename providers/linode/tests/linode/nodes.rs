@@ -42,7 +42,7 @@ async fn metadata(harness: &Harness, node: Node) -> InstanceMetadata {
 fn shown(addresses: &[NodeAddress]) -> Vec<String> {
     addresses
         .iter()
-        .map(|it| format!("{} {}", it.kind.as_str(), it.address))
+        .map(|address| format!("{} {}", address.kind.as_str(), address.address))
         .collect()
 }
 
@@ -184,7 +184,7 @@ async fn routes_are_ranges_of_the_vpc_interface_of_either_generation() {
         let listed = routes.list(&cluster()).await.unwrap();
         assert_eq!(listed.len(), 3, "{listed:?}");
         assert!(
-            listed.iter().all(|it| it.target_node == "worker-1"),
+            listed.iter().all(|route| route.target_node == "worker-1"),
             "{listed:?}"
         );
         for route in &listed {
@@ -245,7 +245,7 @@ async fn node_without_a_free_range_gets_an_event() {
     assert_eq!(
         events
             .iter()
-            .filter(|it| it.starts_with("CIDRNotAvailable"))
+            .filter(|event| event.starts_with("CIDRNotAvailable"))
             .count(),
         1,
         "{events:?}"

@@ -58,7 +58,7 @@ impl LinodeCloud {
             .lock()
             .linodes
             .iter_mut()
-            .filter(|it| it["label"] == name)
+            .filter(|linode| linode["label"] == name)
             .for_each(change);
     }
 
@@ -86,11 +86,11 @@ impl LinodeCloud {
             ports.extend(
                 backends
                     .first()
-                    .map(|it| (port, protocol.to_owned(), it.port())),
+                    .map(|address| (port, protocol.to_owned(), address.port())),
             );
-            for ip in backends.iter().map(|it| it.ip().to_string()) {
+            for ip in backends.iter().map(|address| address.ip().to_string()) {
                 let has = |linode: &&Value| {
-                    list(&linode["ipv4"]).any(|it| it == ip.as_str())
+                    list(&linode["ipv4"]).any(|ipv4| ipv4 == ip.as_str())
                         || linode["vpc"]["address"] == ip.as_str()
                 };
                 targets.extend(
@@ -187,39 +187,42 @@ impl CloudProfile for LinodeCloud {
         format!("{NAME}://{}", self.fake.lock().add_linode(ACCOUNT, name))
     }
     fn stop(&self, name: &str) {
-        self.change(name, |it| it["status"] = "offline".into());
+        self.change(name, |object| object["status"] = "offline".into());
     }
     fn start(&self, name: &str) {
-        self.change(name, |it| it["status"] = "running".into());
+        self.change(name, |object| object["status"] = "running".into());
     }
     fn terminate(&self, name: &str) {
-        self.fake.lock().linodes.retain(|it| it["label"] != name);
+        self.fake
+            .lock()
+            .linodes
+            .retain(|linode| linode["label"] != name);
     }
     fn machines(&self) -> Vec<Machine> {
-        let machine = |it: &Value| Machine {
-            name: text(&it["label"]),
-            provider_id: provider_id(it),
-            is_stopped: it["status"] == "offline",
+        let machine = |object: &Value| Machine {
+            name: text(&object["label"]),
+            provider_id: provider_id(object),
+            is_stopped: object["status"] == "offline",
         };
         self.fake
             .lock()
             .linodes
             .iter()
-            .filter(|it| it["account"] == ACCOUNT)
+            .filter(|linode| linode["account"] == ACCOUNT)
             .map(machine)
             .collect()
     }
 
     fn load_balancers(&self) -> Vec<LoadBalancerFacts> {
         let all = self.fake.lock().nodebalancers.clone();
-        all.iter().map(|it| self.facts(it)).collect()
+        all.iter().map(|object| self.facts(object)).collect()
     }
     fn routes(&self) -> Vec<RouteFacts> {
         let cloud = self.fake.lock();
         let of = |linode: &Value| {
             let target = provider_id(linode);
-            let route = |it: &Value| RouteFacts {
-                destination: text(it),
+            let route = |object: &Value| RouteFacts {
+                destination: text(object),
                 target: target.clone(),
                 is_ours: true,
             };
@@ -242,7 +245,7 @@ impl CloudProfile for LinodeCloud {
                 .into_iter()
                 .for_each(|all| all.sort_by_key(ToString::to_string));
         }
-        configs.sort_by_key(|it| (it["nodebalancer_id"].as_u64(), it["port"].as_u64()));
+        configs.sort_by_key(|config| (config["nodebalancer_id"].as_u64(), config["port"].as_u64()));
         let mut nodebalancers = cloud.nodebalancers.clone();
         for it in &mut nodebalancers {
             it["tags"]
@@ -253,8 +256,8 @@ impl CloudProfile for LinodeCloud {
         let ranges = cloud
             .linodes
             .iter()
-            .map(|it| it["vpc"]["ranges"].clone())
-            .filter(|it| it != &json!([]));
+            .map(|linode| linode["vpc"]["ranges"].clone())
+            .filter(|ranges| ranges != &json!([]));
         [
             nodebalancers,
             configs,
@@ -293,7 +296,7 @@ impl CloudProfile for LinodeCloud {
             aliases.extend(
                 keys.map(|key| (text(&it[key]), format!("<{key} of {owner}>")))
                     .into_iter()
-                    .filter(|(it, _)| *it != owner),
+                    .filter(|(text, _)| *text != owner),
             );
         }
         aliases
@@ -313,13 +316,13 @@ impl CloudProfile for LinodeCloud {
         let theirs: Vec<_> = cloud
             .nodebalancers
             .iter()
-            .filter(|it| it["label"] == THEIRS)
+            .filter(|nodebalancer| nodebalancer["label"] == THEIRS)
             .cloned()
             .collect();
         let is_theirs = |config: &&Value| {
             theirs
                 .iter()
-                .any(|it| it["id"] == config["nodebalancer_id"])
+                .any(|object| object["id"] == config["nodebalancer_id"])
         };
         let configs = cloud.configs.iter().filter(is_theirs).cloned().collect();
         [theirs.clone(), configs].concat()

@@ -13,13 +13,13 @@ fn shown(service: &Service) -> Vec<(Option<String>, Option<String>)> {
     let balancer = service
         .status
         .as_ref()
-        .and_then(|it| it.load_balancer.as_ref());
+        .and_then(|status| status.load_balancer.as_ref());
     let ingress = balancer
-        .and_then(|it| it.ingress.as_ref())
+        .and_then(|balancer| balancer.ingress.as_ref())
         .into_iter()
         .flatten();
     ingress
-        .map(|it| (it.ip.clone(), it.hostname.clone()))
+        .map(|ingress| (ingress.ip.clone(), ingress.hostname.clone()))
         .collect()
 }
 
@@ -33,8 +33,8 @@ async fn nothing_that_the_go_program_left_is_written() {
             (list(&left["linodes"]), list(&left["nodebalancers"]));
         (cloud.configs, cloud.firewalls) = (list(&left["configs"]), list(&left["firewalls"]));
     }
-    let node = |it: &Value| {
-        let text = |key: &str| it[key].as_str().unwrap().to_owned();
+    let node = |object: &Value| {
+        let text = |key: &str| object[key].as_str().unwrap().to_owned();
         let annotations = [(
             "node.k8s.linode.com/private-ip".to_owned(),
             text("privateIP"),

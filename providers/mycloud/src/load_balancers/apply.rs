@@ -82,7 +82,7 @@ impl MycloudLoadBalancers {
         if change
             .operations
             .iter()
-            .any(|it| it.deletes(|resource| *resource == ResourceKey::Balancer))
+            .any(|operation| operation.deletes(|resource| *resource == ResourceKey::Balancer))
         {
             return self.remove(actual, change.callbacks).await;
         }
@@ -223,9 +223,9 @@ impl ChangeRun<'_> {
 
     /// Writes labels and settings of the load balancer itself.
     async fn settings(&mut self, is_left: bool) -> Result<()> {
-        let is_own = |it: &&Operation| {
-            matches!(it, Operation::Tag | Operation::Untag)
-                || it.updates(|resource| *resource == ResourceKey::Balancer)
+        let is_own = |operation: &&Operation| {
+            matches!(operation, Operation::Tag | Operation::Untag)
+                || operation.updates(|resource| *resource == ResourceKey::Balancer)
         };
         let operations: Vec<_> = self.change.operations.iter().filter(is_own).collect();
         if operations.is_empty() {
@@ -251,8 +251,8 @@ impl ChangeRun<'_> {
         }
         let changes = operations.into_iter().flat_map(Operation::changes);
         let changes = changes
-            .filter(|it| !it.key.starts_with("label "))
-            .map(|it| (it.key.clone(), it.to.clone()));
+            .filter(|difference| !difference.key.starts_with("label "))
+            .map(|difference| (difference.key.clone(), difference.to.clone()));
         let mut body: Map<String, Value> = changes.collect();
         body.insert("labels".to_owned(), json!(labels));
         self.send(Call::patch(ONE, &[&self.actual.id]).json(&body))
@@ -310,7 +310,12 @@ impl ChangeRun<'_> {
 
     /// Returns the certificate of this name, from the Secret of a listener.
     async fn key_pair(&self, wanted: &str) -> Result<KeyPair> {
-        for secret in self.spec.ports.iter().filter_map(|it| it.secret.as_ref()) {
+        for secret in self
+            .spec
+            .ports
+            .iter()
+            .filter_map(|port| port.secret.as_ref())
+        {
             let (name, pair) = self
                 .cloud
                 .upload(self.change.identity.service, secret)
@@ -328,9 +333,11 @@ impl ChangeRun<'_> {
         if *resource == ResourceKey::Balancer {
             return Ok(());
         }
-        let settings = changes.iter().fold(Attributes::default(), |all, it| {
-            all.set(it.key.clone(), &it.to)
-        });
+        let settings = changes
+            .iter()
+            .fold(Attributes::default(), |all, difference| {
+                all.set(difference.key.clone(), &difference.to)
+            });
         let mut body = settings.nested();
         if matches!(resource, ResourceKey::Listener(_)) {
             self.resolve(&mut body)?;
@@ -402,7 +409,11 @@ impl ChangeRun<'_> {
         let group = self.id(&ResourceKey::Pool(pool.to_owned()))?;
         let (added, removed) = (self.members(pool, true), self.members(pool, false));
         self.cloud.forget_drains(&group, &added);
-        let is_there = |member: &Member| removed.iter().any(|it| it.is_same(member));
+        let is_there = |member: &Member| {
+            removed
+                .iter()
+                .any(|other_member| other_member.is_same(member))
+        };
         let (known, new): (Vec<_>, Vec<_>) = added.into_iter().partition(is_there);
         self.batch(UPDATE, &group, &known).await?;
         match self.batch(ADD, &group, &new).await {
@@ -429,7 +440,11 @@ impl ChangeRun<'_> {
     async fn remove_members(&mut self, pool: &str) -> Result<()> {
         let group = self.id(&ResourceKey::Pool(pool.to_owned()))?;
         let (added, mut removed) = (self.members(pool, true), self.members(pool, false));
-        removed.retain(|member| !added.iter().any(|it| it.is_same(member)));
+        removed.retain(|member| {
+            !added
+                .iter()
+                .any(|other_member| other_member.is_same(member))
+        });
         let now = Instant::now();
         let (drained, waiting): (Vec<_>, Vec<_>) = removed.into_iter().partition(|member| {
             let due = self.cloud.drained_at(&group, member, now) + self.spec.drain;

@@ -116,9 +116,9 @@ fn backend(
     let internal = node
         .addresses
         .iter()
-        .filter(|it| it.kind == AddressType::InternalIP);
+        .filter(|address| address.kind == AddressType::InternalIP);
     let Some(address) = internal
-        .map(|it| it.address.to_string())
+        .map(|address| address.address.to_string())
         .find(|address| address.contains(':') == is_ipv6)
     else {
         let family = if is_ipv6 { "IPv6" } else { "IPv4" };
@@ -129,11 +129,12 @@ fn backend(
         return None;
     };
     let weight = &*api.config.node_annotations[1];
-    let weight = match node
-        .annotations
-        .get(weight)
-        .map(|text| (text, text.parse::<u32>().ok().filter(|it| *it <= 256)))
-    {
+    let weight = match node.annotations.get(weight).map(|text| {
+        (
+            text,
+            text.parse::<u32>().ok().filter(|number| *number <= 256),
+        )
+    }) {
         None => spec.weight,
         Some((_, Some(own))) => own,
         Some((text, None)) => {

@@ -114,7 +114,7 @@ impl MycloudLoadBalancers {
         if let Some(id) = identity
             .requested_id
             .as_ref()
-            .filter(|id| !found.iter().any(|it| it.id == **id))
+            .filter(|id| !found.iter().any(|load_balancer| load_balancer.id == **id))
             && let Some(mut chosen) = self.by_id(id).await?
         {
             if !chosen.labels.contains_key(LABEL_CLUSTER)
@@ -170,8 +170,8 @@ fn fixed_changes(wanted: &Attributes, seen: &Attributes) -> Option<String> {
     let changes = wanted
         .differences(seen)
         .into_iter()
-        .filter(|it| Settings::FIXED.contains(&&*it.key));
-    let changes: Vec<_> = changes.map(|it| it.to_string()).collect();
+        .filter(|difference| Settings::FIXED.contains(&&*difference.key));
+    let changes: Vec<_> = changes.map(|difference| difference.to_string()).collect();
     (!changes.is_empty()).then(|| changes.join(", "))
 }
 
@@ -363,11 +363,11 @@ impl LoadBalancerCloud for MycloudLoadBalancers {
     }
 
     fn published(&self, observed: &ObservedLoadBalancer, _: &Service, spec: &Spec) -> Published {
-        let is_proxy = spec.ports.iter().any(|it| it.listener.is_proxy());
+        let is_proxy = spec.ports.iter().any(|port| port.listener.is_proxy());
         let mode = if is_proxy { "Proxy" } else { "VIP" };
-        let shown = |it: &LoadBalancerIngress| LoadBalancerIngress {
+        let shown = |ingress: &LoadBalancerIngress| LoadBalancerIngress {
             ip_mode: Some(mode.to_owned()),
-            ..it.clone()
+            ..ingress.clone()
         };
         let ingress: Vec<_> = match &spec.hostname {
             Some(name) => vec![ObservedLoadBalancer::host(name)],

@@ -346,10 +346,10 @@ impl LoadBalancer {
             .iter()
             .filter(|listener| listener.owner != config.owner());
         of_others
-            .map(|it| {
+            .map(|listener| {
                 (
-                    ResourceKey::Listener(it.port()),
-                    format!("a listener of {:?}", it.owner),
+                    ResourceKey::Listener(listener.port()),
+                    format!("a listener of {:?}", listener.owner),
                 )
             })
             .collect()
@@ -369,7 +369,7 @@ impl LoadBalancer {
         let uploads: Vec<_> = self
             .certificates
             .iter()
-            .filter(|it| it.owner == owner)
+            .filter(|certificate| certificate.owner == owner)
             .collect();
         for certificate in &uploads {
             graph = graph.resource(
@@ -393,7 +393,10 @@ impl LoadBalancer {
                 listener.acl.id = Some(MANAGED.to_owned());
             }
             for id in listener.certificate_ids.iter_mut().flatten() {
-                if let Some(upload) = uploads.iter().find(|it| it.id.as_ref() == Some(id)) {
+                if let Some(upload) = uploads
+                    .iter()
+                    .find(|certificate| certificate.id.as_ref() == Some(id))
+                {
                     *id = uploaded(&upload.name);
                 }
             }
@@ -450,7 +453,7 @@ mod tests {
         assert!(
             unknown
                 .iter()
-                .all(|it| it.as_ref().is_ok_and(Vec::is_empty)),
+                .all(|entry| entry.as_ref().is_ok_and(Vec::is_empty)),
             "{unknown:?}"
         );
     }

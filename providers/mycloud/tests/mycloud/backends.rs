@@ -68,7 +68,7 @@ async fn node_that_gains_or_loses_the_annotation_joins_or_leaves_with_one_reques
     assert!(
         events
             .iter()
-            .any(|it| it.starts_with("InvalidWeight") && it.contains("999")),
+            .any(|event| event.starts_with("InvalidWeight") && event.contains("999")),
         "{events:?}"
     );
 }
@@ -103,7 +103,9 @@ async fn service_without_selected_nodes_follows_the_configured_policy() {
         assert_eq!(harness.members().len(), left, "{policy}, without any Node");
         let events = harness.events();
         assert!(
-            events.iter().any(|it| it.starts_with("NoIngressNodes")),
+            events
+                .iter()
+                .any(|event| event.starts_with("NoIngressNodes")),
             "{policy}: {events:?}"
         );
     }
@@ -117,7 +119,7 @@ async fn deleted_instance_keeps_no_other_node_from_being_added() {
         .0
         .lock()
         .instances
-        .retain(|it| it["hostname"] != "worker-1");
+        .retain(|instance| instance["hostname"] != "worker-1");
     harness.ensure(&mut service(&[])).await.unwrap();
     assert_eq!(harness.members(), ["worker-2*100", "worker-3*100"]);
 }
@@ -133,7 +135,7 @@ async fn leaving_backend_is_drained_before_it_is_removed() {
     assert!(
         error
             .retry_after()
-            .is_some_and(|it| it > Duration::from_secs(100)),
+            .is_some_and(|duration| duration > Duration::from_secs(100)),
         "{error}"
     );
     assert_eq!(harness.members()[2], "worker-3*0");
@@ -177,7 +179,7 @@ async fn node_without_address_is_reported_and_no_backend() {
     assert!(
         events
             .iter()
-            .any(|it| it.starts_with("NoAddress") && it.contains("InternalIP")),
+            .any(|event| event.starts_with("NoAddress") && event.contains("InternalIP")),
         "{events:?}"
     );
 }
@@ -193,7 +195,7 @@ async fn warning_about_an_annotation_is_an_event() {
     assert!(
         events
             .iter()
-            .any(|it| it.starts_with("QuestionableAnnotation") && it.contains("lisener")),
+            .any(|event| event.starts_with("QuestionableAnnotation") && event.contains("lisener")),
         "{events:?}"
     );
 }

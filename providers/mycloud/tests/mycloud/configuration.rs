@@ -66,7 +66,10 @@ fn variables_override_the_file() {
     let (config, _) = Config::read(&setup).unwrap();
     assert_eq!((&*config.region, &*config.cluster_id), ("eu-1", "prod"));
     assert_eq!(
-        config.settings.get(&CACHE_TTL).map(|it| it.as_secs()),
+        config
+            .settings
+            .get(&CACHE_TTL)
+            .map(|duration| duration.as_secs()),
         Some(60)
     );
 }
@@ -78,7 +81,7 @@ fn every_default_is_accepted_and_the_page_is_up_to_date() {
         "/../../docs/providers/mycloud.md"
     );
     let all = [KEYS, defaults::ALL, OWN, LOAD_BALANCER].concat();
-    for row in all.iter().map(|it| it.row()) {
+    for row in all.iter().map(|setting| setting.row()) {
         assert!(row.default_is_accepted && !row.doc.is_empty(), "{row:?}");
     }
     let page = std::fs::read_to_string(PAGE).expect("the page");

@@ -113,7 +113,7 @@ impl Harness {
         let instance = cloud
             .instances
             .iter()
-            .find(|it| it["hostname"] == name)
+            .find(|instance| instance["hostname"] == name)
             .unwrap();
         let address = |field: &str| {
             NodeAddress::new(
@@ -181,7 +181,7 @@ impl Harness {
     pub(crate) fn listener(&self, port: u16) -> Value {
         let all = self.load_balancer()["listeners"].clone();
         crate::profile::list(&all)
-            .find(|it| it["port"] == port)
+            .find(|object| object["port"] == port)
             .cloned()
             .unwrap_or_default()
     }
@@ -190,20 +190,20 @@ impl Harness {
     pub(crate) fn members(&self) -> Vec<String> {
         let (balancer, instances) = (self.load_balancer(), self.cloud.0.lock().instances.clone());
         let group = crate::profile::list(&balancer["groups"])
-            .find(|it| it["name"] == "80-TCP")
+            .find(|group| group["name"] == "80-TCP")
             .cloned()
             .unwrap();
         let name = |id: &Value| {
             instances
                 .iter()
-                .find(|it| it["id"] == *id)
-                .map(|it| it["hostname"].clone())
+                .find(|instance| instance["id"] == *id)
+                .map(|instance| instance["hostname"].clone())
         };
-        let member = |it: &Value| {
+        let member = |object: &Value| {
             format!(
                 "{}*{}",
-                name(&it["instance_id"]).unwrap().as_str().unwrap(),
-                it["weight"]
+                name(&object["instance_id"]).unwrap().as_str().unwrap(),
+                object["weight"]
             )
         };
         let mut members: Vec<_> = crate::profile::list(&group["members"])

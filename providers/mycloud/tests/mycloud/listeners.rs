@@ -135,9 +135,10 @@ async fn local_traffic_policy_checks_the_health_of_nodes() {
     let harness = Harness::new("").await;
     let check = |harness: &Harness| {
         let balancer = harness.load_balancer();
-        let group = crate::profile::list(&balancer["groups"]).find(|it| it["name"] == "80-TCP");
+        let group =
+            crate::profile::list(&balancer["groups"]).find(|group| group["name"] == "80-TCP");
         group
-            .map(|it| it["health_check"].clone())
+            .map(|group| group["health_check"].clone())
             .unwrap_or_default()
     };
     let local = json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000, "sessionAffinity": "ClientIP"});

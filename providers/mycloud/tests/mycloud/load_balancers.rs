@@ -13,12 +13,12 @@ fn shown(status: &LoadBalancerStatus) -> Vec<String> {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let ingress = status.ingress.iter().flatten();
     ingress
-        .map(|it| {
+        .map(|ingress| {
             format!(
                 "{}{} {}",
-                text(&it.ip),
-                text(&it.hostname),
-                text(&it.ip_mode)
+                text(&ingress.ip),
+                text(&ingress.hostname),
+                text(&ingress.ip_mode)
             )
         })
         .collect()
@@ -96,7 +96,7 @@ async fn changed_ports_change_only_their_listeners() {
     harness.ensure(&mut service).await.unwrap();
     let balancer = harness.load_balancer();
     let mut ports: Vec<_> = crate::profile::list(&balancer["listeners"])
-        .map(|it| it["port"].as_u64())
+        .map(|listeners| listeners["port"].as_u64())
         .collect();
     ports.sort();
     assert_eq!(
@@ -148,7 +148,7 @@ async fn settings_that_need_another_load_balancer_are_refused_unless_the_user_al
     let requests: Vec<_> = harness
         .changes()
         .into_iter()
-        .filter(|it| it.ends_with("/loadbalancers") || it.starts_with("DELETE"))
+        .filter(|change| change.ends_with("/loadbalancers") || change.starts_with("DELETE"))
         .collect();
     assert_eq!(
         requests.last().map(String::as_str),
@@ -247,7 +247,7 @@ async fn status_shows_addresses_host_name_and_mode() {
     );
     let status = shown(&harness.ensure(&mut service).await.unwrap());
     assert!(
-        status.len() == 2 && status.iter().all(|it| it.ends_with(" Proxy")),
+        status.len() == 2 && status.iter().all(|status| status.ends_with(" Proxy")),
         "{status:?}"
     );
     annotate(&mut service, "hostname", "web.example.com");
@@ -351,8 +351,8 @@ async fn protected_load_balancer_is_deleted_and_a_preserved_one_is_let_go() {
 async fn load_balancer_of_another_service_with_the_same_name_is_left_alone() {
     let harness = Harness::new("").await;
     harness.cloud.add_load_balancer("prod-default-web");
-    harness.cloud.change_all(|it| {
-        it["labels"] = json!({"kubernetes.io/cluster-id": "prod-default", "kubernetes.io/service": "web/x"});
+    harness.cloud.change_all(|cloud| {
+        cloud["labels"] = json!({"kubernetes.io/cluster-id": "prod-default", "kubernetes.io/service": "web/x"});
     });
     let mut service = service(&[("adopt", "true")]);
     assert!(harness.ensure(&mut service).await.is_err());
@@ -361,7 +361,7 @@ async fn load_balancer_of_another_service_with_the_same_name_is_left_alone() {
     assert!(
         events
             .iter()
-            .any(|it| it.starts_with("LoadBalancerNameCollision") && it.contains("web/x")),
+            .any(|event| event.starts_with("LoadBalancerNameCollision") && event.contains("web/x")),
         "{events:?}"
     );
 }
@@ -370,9 +370,9 @@ async fn load_balancer_of_another_service_with_the_same_name_is_left_alone() {
 async fn unowned_load_balancer_is_adopted_on_request_and_kept_with_its_listeners() {
     let harness = Harness::new("").await;
     let id = harness.cloud.add_load_balancer("by-hand");
-    harness.cloud.change_all(|it| {
-        it["groups"] = json!([{"id": "gro-x", "name": "x", "owner": "", "health_check": {"port": 1}, "members": []}]);
-        it["listeners"] =
+    harness.cloud.change_all(|cloud| {
+        cloud["groups"] = json!([{"id": "gro-x", "name": "x", "owner": "", "health_check": {"port": 1}, "members": []}]);
+        cloud["listeners"] =
             json!([{"id": "lis-x", "port": 22, "protocol": "tcp", "group_id": "gro-x", "owner": "admin"}]);
     });
     let mut service = service(&[("id", &id), ("adopt", "true")]);

@@ -50,7 +50,7 @@ async fn addresses(families: &str) -> Vec<String> {
     metadata
         .node_addresses
         .iter()
-        .map(|it| format!("{} {}", it.kind.as_str(), it.address))
+        .map(|address| format!("{} {}", address.kind.as_str(), address.address))
         .collect()
 }
 
@@ -77,7 +77,7 @@ async fn deleted_instance_is_gone_and_a_stopped_one_is_shut_down() {
     ] {
         harness
             .cloud
-            .change("worker-1", |it| it["status"] = status.into());
+            .change("worker-1", |object| object["status"] = status.into());
         for id in ["mycloud://cn-north-1/i-1", "mycloud://i-1"] {
             let state = look_up(&harness, "worker-1", id).await;
             let Ok(InstanceState::Present { shutdown, .. }) = state else {
@@ -89,14 +89,14 @@ async fn deleted_instance_is_gone_and_a_stopped_one_is_shut_down() {
     for status in ["DELETING", "DELETED"] {
         harness
             .cloud
-            .change("worker-1", |it| it["status"] = status.into());
+            .change("worker-1", |object| object["status"] = status.into());
         let state = look_up(&harness, "worker-1", "mycloud://cn-north-1/i-1").await;
         assert!(matches!(state, Ok(InstanceState::Gone(_))), "{status}");
     }
     // An instance without the label of the cluster is in no list.
-    harness
-        .cloud
-        .change("worker-2", |it| it["labels"] = serde_json::json!({}));
+    harness.cloud.change("worker-2", |object| {
+        object["labels"] = serde_json::json!({})
+    });
     let state = look_up(&harness, "worker-2", "mycloud://cn-north-1/i-2").await;
     assert!(matches!(state, Ok(InstanceState::Present { .. })));
 }
@@ -164,7 +164,7 @@ async fn route_leads_to_an_instance_until_the_instance_is_deleted() {
         .0
         .lock()
         .instances
-        .retain(|it| it["hostname"] != "worker-1");
+        .retain(|instance| instance["hostname"] != "worker-1");
     harness.cluster.remove_node("worker-1");
     let listed = routes.list(&cluster()).await.unwrap();
     assert_eq!((&*listed[0].target_node, listed[0].blackhole), ("", true));

@@ -67,7 +67,7 @@ fn facts(it: &Value) -> LoadBalancerFacts {
             .unwrap_or(&Value::Null);
         let node_port = list(&group["members"])
             .next()
-            .map_or(&group["health_check"]["port"], |it| &it["port"]);
+            .map_or(&group["health_check"]["port"], |members| &members["port"]);
         let protocol = if listener["protocol"] == "udp" {
             "UDP"
         } else {
@@ -124,7 +124,7 @@ impl MycloudCloud {
             .lock()
             .instances
             .iter_mut()
-            .filter(|it| it["hostname"] == name)
+            .filter(|instance| instance["hostname"] == name)
             .for_each(change);
     }
 
@@ -180,25 +180,28 @@ impl CloudProfile for MycloudCloud {
         self.add_instance(ACCOUNT, name)
     }
     fn stop(&self, name: &str) {
-        self.change(name, |it| it["status"] = "STOPPED".into());
+        self.change(name, |object| object["status"] = "STOPPED".into());
     }
     fn start(&self, name: &str) {
-        self.change(name, |it| it["status"] = "RUNNING".into());
+        self.change(name, |object| object["status"] = "RUNNING".into());
     }
     fn terminate(&self, name: &str) {
-        self.0.lock().instances.retain(|it| it["hostname"] != name);
+        self.0
+            .lock()
+            .instances
+            .retain(|instance| instance["hostname"] != name);
     }
     fn machines(&self) -> Vec<Machine> {
-        let machine = |it: &Value| Machine {
-            name: text(&it["hostname"]),
-            provider_id: provider_id(&it["id"]),
-            is_stopped: it["status"] == "STOPPED",
+        let machine = |object: &Value| Machine {
+            name: text(&object["hostname"]),
+            provider_id: provider_id(&object["id"]),
+            is_stopped: object["status"] == "STOPPED",
         };
         self.0
             .lock()
             .instances
             .iter()
-            .filter(|it| it["account"] == ACCOUNT)
+            .filter(|instance| instance["account"] == ACCOUNT)
             .map(machine)
             .collect()
     }
@@ -207,10 +210,10 @@ impl CloudProfile for MycloudCloud {
         self.0.lock().load_balancers.iter().map(facts).collect()
     }
     fn routes(&self) -> Vec<RouteFacts> {
-        let facts = |it: &Value| RouteFacts {
-            destination: text(&it["destination"]),
-            target: provider_id(&it["next_hop_id"]),
-            is_ours: it["owner"] == "k8s:prod",
+        let facts = |object: &Value| RouteFacts {
+            destination: text(&object["destination"]),
+            target: provider_id(&object["next_hop_id"]),
+            is_ours: object["owner"] == "k8s:prod",
         };
         self.0.lock().routes.iter().map(facts).collect()
     }
@@ -231,7 +234,7 @@ impl CloudProfile for MycloudCloud {
         let cloud = self.0.lock();
         let mut aliases = Vec::new();
         let mut add = |value: &Value, alias: String| {
-            aliases.extend(value.as_str().map(|it| (it.to_owned(), alias)))
+            aliases.extend(value.as_str().map(|text| (text.to_owned(), alias)))
         };
         for it in &cloud.instances {
             let name = text(&it["hostname"]);
@@ -278,7 +281,7 @@ impl CloudProfile for MycloudCloud {
     fn things_of_others(&self) -> Vec<Value> {
         self.objects()
             .into_iter()
-            .filter(|it| it["name"] == THEIRS || it["owner"] == THEIRS)
+            .filter(|object| object["name"] == THEIRS || object["owner"] == THEIRS)
             .collect()
     }
 
@@ -289,7 +292,7 @@ impl CloudProfile for MycloudCloud {
         Some(Fault::code("POST /loadbalancers", "QuotaExceeded"))
     }
     fn tamper(&self) -> bool {
-        self.change_all(|it| it["listeners"] = json!([]))
+        self.change_all(|object| object["listeners"] = json!([]))
     }
     fn remove_load_balancers(&self) -> bool {
         self.0.lock().load_balancers.clear();
@@ -328,8 +331,9 @@ impl CloudProfile for MycloudCloud {
     }
 
     fn change_addresses(&self, name: &str, internal: &str, external: &str) -> bool {
-        self.change(name, |it| {
-            (it["nics"][0]["ipv4"], it["nics"][0]["eip"]) = (internal.into(), external.into())
+        self.change(name, |object| {
+            (object["nics"][0]["ipv4"], object["nics"][0]["eip"]) =
+                (internal.into(), external.into())
         });
         true
     }
@@ -378,6 +382,6 @@ impl CloudProfile for MycloudCloud {
 /// Sorts a list by a field of its items.
 fn sort(list: &mut Value, field: &str) {
     if let Some(list) = list.as_array_mut() {
-        list.sort_by_cached_key(|it| (it[field].as_u64(), it[field].to_string()));
+        list.sort_by_cached_key(|object| (object[field].as_u64(), object[field].to_string()));
     }
 }

@@ -26,10 +26,14 @@ async fn main() -> std::io::Result<()> {
     console::serve(port, fake.router(), fake, |cloud, command, name| {
         match command {
             "delete" => cloud.remove_instance(name),
-            "stop" => cloud.change_instance(name, |it| it["lifecycleState"] = "STOPPED".into()),
+            "stop" => cloud.change_instance(name, |instance| {
+                instance["lifecycleState"] = "STOPPED".into()
+            }),
             "load" => {
                 let objects = serde_json::from_value(console::read(name)).ok();
-                objects.into_iter().for_each(|it| cloud.objects = it);
+                objects
+                    .into_iter()
+                    .for_each(|object| cloud.objects = object);
             }
             "dump" => return Some(json!(cloud.objects)),
             _ => return None,

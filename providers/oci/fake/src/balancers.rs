@@ -34,7 +34,8 @@ fn set(cloud: &Oracle, name: &str, body: &Value, network: bool) -> Result<Value,
     for backend in array(&body["backends"]) {
         let mut it = backend.clone();
         let target = backend["targetId"].as_str();
-        let instance = target.and_then(|id| cloud.visible("instance").find(|it| it["id"] == id));
+        let instance =
+            target.and_then(|id| cloud.visible("instance").find(|object| object["id"] == id));
         if target.is_some() && instance.is_none() {
             return Err(refuse(
                 400,
@@ -134,11 +135,9 @@ fn part(
 impl Oracle {
     /// Ends the work on a load balancer.
     pub(crate) fn finish(&mut self, id: &str, error: Option<&str>) {
-        for request in self
-            .requests
-            .values_mut()
-            .filter(|it| it["loadBalancerId"] == id && it["lifecycleState"] == "IN_PROGRESS")
-        {
+        for request in self.requests.values_mut().filter(|request| {
+            request["loadBalancerId"] == id && request["lifecycleState"] == "IN_PROGRESS"
+        }) {
             request["lifecycleState"] = if error.is_some() {
                 "FAILED"
             } else {
@@ -165,9 +164,9 @@ impl Oracle {
     }
 
     fn is_busy(&self, id: &str) -> bool {
-        self.requests
-            .values()
-            .any(|it| it["loadBalancerId"] == id && it["lifecycleState"] == "IN_PROGRESS")
+        self.requests.values().any(|request| {
+            request["loadBalancerId"] == id && request["lifecycleState"] == "IN_PROGRESS"
+        })
     }
 
     /// Adds a load balancer of this name with one listener, and returns its OCID.
@@ -180,7 +179,7 @@ impl Oracle {
             "listeners": {"TCP-80": {"defaultBackendSetName": "TCP-80", "port": 80, "protocol": "TCP"}},
         });
         let made = self.make(&body, false).ok();
-        let id = made.map(|it| self.insert(&it)).unwrap_or_default();
+        let id = made.map(|object| self.insert(&object)).unwrap_or_default();
         self.finish(&id, None);
         id
     }
@@ -202,10 +201,10 @@ impl Oracle {
             format!("129.{}.{high}.{low}", 140 + number / 65_000)
         };
         let reserved = array(&body["reservedIps"])
-            .filter_map(|it| self.objects.get(it["id"].as_str()?))
+            .filter_map(|reserved_ip| self.objects.get(reserved_ip["id"].as_str()?))
             .next();
         let ip = reserved
-            .and_then(|it| it["ipAddress"].as_str())
+            .and_then(|object| object["ipAddress"].as_str())
             .unwrap_or(&ip)
             .to_owned();
         let mut balancer = body.clone();
@@ -247,7 +246,9 @@ impl Oracle {
             balancer[key] = body.get(key).cloned().unwrap_or_else(|| json!({}));
         }
         for key in ["reservedIps", "assignedPrivateIpv4", "assignedIpv6"] {
-            balancer.as_object_mut().map(|it| it.remove(key));
+            balancer
+                .as_object_mut()
+                .map(|balancer| balancer.remove(key));
         }
         for kind in ["certificates", "ruleSets", "backendSets", "listeners"] {
             for (name, it) in body[kind].as_object().into_iter().flatten() {
@@ -271,10 +272,10 @@ pub(crate) fn list(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
     } else {
         "loadbalancer"
     };
-    let fits = |it: &&Value| {
+    let fits = |object: &&Value| {
         request
             .query("displayName")
-            .is_none_or(|name| it["displayName"] == name)
+            .is_none_or(|name| object["displayName"] == name)
     };
     page(
         request,
@@ -292,7 +293,7 @@ pub(crate) fn create(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
     let network = request.path.ends_with("/networkLoadBalancers");
     let token = request
         .header("opc-retry-token")
-        .map(|it| format!("{it}/{}", request.path));
+        .map(|header| format!("{header}/{}", request.path));
     let known = token
         .as_ref()
         .and_then(|token| cloud.tokens.get(token))
@@ -316,8 +317,8 @@ pub(crate) fn create(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
     };
     let subnets = array(&body["subnetIds"])
         .chain([&body["subnetId"]])
-        .filter(|it| !it.is_null());
-    if { subnets }.any(|id| !cloud.visible("subnet").any(|it| it["id"] == *id)) {
+        .filter(|subnet_id| !subnet_id.is_null());
+    if { subnets }.any(|id| !cloud.visible("subnet").any(|object| object["id"] == *id)) {
         return Err(refuse(
             404,
             "NotAuthorizedOrNotFound",
@@ -488,9 +489,9 @@ pub(crate) fn delete_part(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
             .as_object()
             .into_iter()
             .flatten()
-            .any(|(_, it)| {
-                it.pointer(field)
-                    .is_some_and(|used| *used == name || array(used).any(|it| *it == name))
+            .any(|(_, key)| {
+                key.pointer(field)
+                    .is_some_and(|used| *used == name || array(used).any(|object| *object == name))
             })
     };
     let is_used = match kind {
@@ -507,7 +508,7 @@ pub(crate) fn delete_part(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
     }
     if balancer[kind]
         .as_object_mut()
-        .and_then(|it| it.remove(&name))
+        .and_then(|kind| kind.remove(&name))
         .is_none()
     {
         return Err(not_found());
@@ -531,7 +532,7 @@ pub(crate) fn work_request(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
 
 pub(crate) fn work_request_errors(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
     let found = cloud.requests.get(request.id()).ok_or_else(not_found)?;
-    let error = |it: &Value| json!({"code": it["errorCode"], "message": it["message"], "timestamp": found["timeAccepted"]});
+    let error = |object: &Value| json!({"code": object["errorCode"], "message": object["message"], "timestamp": found["timeAccepted"]});
     page(
         request,
         array(&found["errorDetails"])
@@ -543,7 +544,7 @@ pub(crate) fn work_request_errors(cloud: &mut Oracle, request: &ApiRequest) -> A
 }
 
 pub(crate) fn work_requests(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
-    let fits = |it: &&Value| request.ids.is_empty() || it["loadBalancerId"] == request.id();
+    let fits = |object: &&Value| request.ids.is_empty() || object["loadBalancerId"] == request.id();
     page(
         request,
         cloud
@@ -569,7 +570,7 @@ pub(crate) fn backend_set(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
 pub(crate) fn health(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
     let set = cloud.find(request)?["backendSets"][request.nth_id(1)].clone();
     let names: Vec<_> = array(&set["backends"])
-        .map(|it| it["name"].clone())
+        .map(|backends| backends["name"].clone())
         .collect();
     let first: Vec<_> = names.iter().take(1).collect();
     ok(&json!({

@@ -56,7 +56,7 @@ impl Oracle {
     pub fn add_vnic(&mut self, instance: &str, ip: &str, tags: &Value) {
         let owner = self
             .all("instance")
-            .find(|it| it["displayName"] == instance)
+            .find(|object| object["displayName"] == instance)
             .cloned()
             .unwrap_or_default();
         let (vnic, attachment, time) =
@@ -82,7 +82,7 @@ impl Oracle {
 
     /// Changes instances of this name.
     pub fn change_instance(&mut self, name: &str, change: impl Fn(&mut Value)) {
-        let of = |it: &&mut Value| it["shape"].is_string() && it["displayName"] == name;
+        let of = |object: &&mut Value| object["shape"].is_string() && object["displayName"] == name;
         self.objects.values_mut().filter(of).for_each(change);
     }
 
@@ -90,8 +90,8 @@ impl Oracle {
     pub fn remove_instance(&mut self, name: &str) {
         let gone: Vec<_> = self
             .all("instance")
-            .filter(|it| it["displayName"] == name)
-            .map(|it| it["id"].clone())
+            .filter(|object| object["displayName"] == name)
+            .map(|object| object["id"].clone())
             .collect();
         let numbers: Vec<_> = gone
             .iter()
@@ -112,9 +112,9 @@ fn of<'a>(
     request: &'a ApiRequest,
     keys: &'static [&'static str],
 ) -> impl Iterator<Item = Value> + 'a {
-    let fits = move |it: &&Value| {
+    let fits = move |object: &&Value| {
         keys.iter()
-            .all(|key| request.query(key).is_none_or(|value| it[*key] == value))
+            .all(|key| request.query(key).is_none_or(|value| object[*key] == value))
     };
     cloud
         .visible(kind)
@@ -216,7 +216,7 @@ pub(crate) fn public_ips(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
 pub(crate) fn public_ip(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
     let found = cloud
         .visible("publicip")
-        .find(|it| it["ipAddress"] == request.body["ipAddress"]);
+        .find(|object| object["ipAddress"] == request.body["ipAddress"]);
     found.map_or_else(|| Err(not_found()), ok)
 }
 
@@ -254,9 +254,11 @@ pub(crate) fn create_address(cloud: &mut Oracle, request: &ApiRequest) -> Answer
     if !is_ipv6 {
         address
             .as_object_mut()
-            .map(|it| it.remove("lifecycleState"));
+            .map(|address| address.remove("lifecycleState"));
     } else {
-        address.as_object_mut().map(|it| it.remove("isPrimary"));
+        address
+            .as_object_mut()
+            .map(|address| address.remove("isPrimary"));
     }
     let id = cloud.insert(&address);
     cloud.tokens.insert(token, id);

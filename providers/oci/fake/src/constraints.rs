@@ -26,7 +26,7 @@ fn bounded(object: &Value, key: &str, least: u64, most: u64) -> Result<(), Refus
         value
             if value
                 .as_u64()
-                .is_some_and(|it| (least..=most).contains(&it)) =>
+                .is_some_and(|number| (least..=most).contains(&number)) =>
         {
             Ok(())
         }
@@ -40,7 +40,7 @@ fn bounded(object: &Value, key: &str, least: u64, most: u64) -> Result<(), Refus
 fn one_of(object: &Value, key: &str, words: &[&str]) -> Result<(), Refused> {
     match &object[key] {
         Value::Null => Ok(()),
-        value if value.as_str().is_some_and(|it| words.contains(&it)) => Ok(()),
+        value if value.as_str().is_some_and(|text| words.contains(&text)) => Ok(()),
         value => Err(invalid(&format!(
             "{key}: {value} is not one of {}",
             words.join(", ")
@@ -105,7 +105,7 @@ pub(crate) fn part(kind: &str, name: &str, body: &Value, network: bool) -> Resul
             let begins = name
                 .bytes()
                 .next()
-                .is_some_and(|it| it.is_ascii_alphabetic() || it == b'_');
+                .is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_');
             named(kind, name, 32, b"_")?;
             if begins {
                 Ok(())

@@ -127,7 +127,11 @@ pub(crate) fn page(
     all: impl Iterator<Item = Value>,
     in_items: bool,
 ) -> Answer {
-    let number = |key: &str| request.query(key).and_then(|it| it.parse::<usize>().ok());
+    let number = |key: &str| {
+        request
+            .query(key)
+            .and_then(|query| query.parse::<usize>().ok())
+    };
     let (size, at) = (
         number("limit").unwrap_or(50).min(1000),
         number("page").unwrap_or(1),
@@ -136,7 +140,7 @@ pub(crate) fn page(
     let items: Vec<_> = page
         .items
         .iter()
-        .filter_map(|it| serde_json::from_str(&ok(it).ok()?.body?.1).ok())
+        .filter_map(|object| serde_json::from_str(&ok(object).ok()?.body?.1).ok())
         .collect();
     let items = Value::Array(items);
     let reply = Reply::new(
@@ -183,7 +187,7 @@ impl Oracle {
     /// Returns the objects of a kind that the credential may see.
     pub(crate) fn visible(&self, kind: &str) -> impl Iterator<Item = &Value> {
         self.all(kind)
-            .filter(|it| self.is_visible(it["id"].as_str().unwrap_or_default()))
+            .filter(|object| self.is_visible(object["id"].as_str().unwrap_or_default()))
     }
 
     /// Returns the time, later at each call.
@@ -204,7 +208,7 @@ impl Oracle {
         self.objects
             .iter()
             .filter(move |(id, _)| id.starts_with(&prefix))
-            .map(|(_, it)| it)
+            .map(|(_, object)| object)
     }
 
     /// Returns the object that a path names.
@@ -221,7 +225,7 @@ impl Oracle {
         let wanted = request.header("if-match").map(str::to_owned);
         let number = self.number();
         let found = self.find(request)?;
-        if wanted.is_some_and(|it| found["etag"].as_u64() != it.parse().ok()) {
+        if wanted.is_some_and(|text| found["etag"].as_u64() != text.parse().ok()) {
             return Err(refuse(
                 412,
                 "NoEtagMatch",
@@ -464,7 +468,7 @@ impl Cloud for Oracle {
         let compartment = request
             .query("compartmentId")
             .or(request.body["compartmentId"].as_str());
-        if compartment.is_some_and(|it| it != COMPARTMENT) {
+        if compartment.is_some_and(|compartment| compartment != COMPARTMENT) {
             Err(not_found())
         } else {
             Ok(())

@@ -49,7 +49,9 @@ impl Oracle {
 
 fn without_rules(group: &Value) -> Value {
     let mut shown = group.clone();
-    shown.as_object_mut().map(|it| it.remove("securityRules"));
+    shown
+        .as_object_mut()
+        .map(|object| object.remove("securityRules"));
     shown
 }
 
@@ -103,10 +105,10 @@ pub(crate) fn update_list(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
 }
 
 pub(crate) fn groups(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
-    let fits = |it: &&Value| {
+    let fits = |object: &&Value| {
         ["displayName", "vcnId"]
             .iter()
-            .all(|key| request.query(key).is_none_or(|value| it[*key] == value))
+            .all(|key| request.query(key).is_none_or(|value| object[*key] == value))
     };
     page(
         request,
@@ -132,7 +134,7 @@ pub(crate) fn create_group(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
         + "/group";
     if !cloud
         .visible("vcn")
-        .any(|it| it["id"] == request.body["vcnId"])
+        .any(|object| object["id"] == request.body["vcnId"])
     {
         return Err(not_found());
     }
@@ -169,7 +171,7 @@ pub(crate) fn update_group(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
 
 pub(crate) fn delete_group(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
     let id = cloud.find(request)?["id"].clone();
-    let uses = |it: &Value| array(&it["networkSecurityGroupIds"]).any(|group| *group == id);
+    let uses = |object: &Value| array(&object["networkSecurityGroupIds"]).any(|group| *group == id);
     if cloud.objects.values().any(uses) {
         return Err(refuse(409, "IncorrectState", "The group has VNICs."));
     }
@@ -179,10 +181,10 @@ pub(crate) fn delete_group(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
 
 pub(crate) fn rules(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
     let rules = cloud.find(request)?["securityRules"].clone();
-    let fits = |it: &&Value| {
+    let fits = |object: &&Value| {
         request
             .query("direction")
-            .is_none_or(|value| it["direction"] == value)
+            .is_none_or(|value| object["direction"] == value)
     };
     page(
         request,
@@ -228,6 +230,6 @@ pub(crate) fn remove_rules(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
     found["securityRules"]
         .as_array_mut()
         .into_iter()
-        .for_each(|all| all.retain(|it| !gone.contains(&it["id"])));
+        .for_each(|all| all.retain(|object| !gone.contains(&object["id"])));
     Ok(Reply::empty(204))
 }

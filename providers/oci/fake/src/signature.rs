@@ -23,7 +23,7 @@ impl Oracle {
     /// Returns `true` if a key of the fake has signed the request, with all headers that must be covered.
     pub(crate) fn has_signed(&self, request: &ApiRequest) -> bool {
         let Some(keys) = &self.keys else { return true };
-        self.is_valid(request, keys).is_some_and(|it| it)
+        self.is_valid(request, keys).is_some_and(|flag| flag)
     }
 
     fn is_valid(
@@ -51,7 +51,7 @@ impl Oracle {
             &["date", "(request-target)", "host"]
         };
         let hash = STANDARD.encode(digest(&SHA256, &request.bytes));
-        if !required.iter().all(|it| names.contains(it))
+        if !required.iter().all(|required| names.contains(required))
             || has_body && request.header("x-content-sha256")? != hash
         {
             return Some(false);

@@ -108,12 +108,12 @@ pub(super) fn fitted(
     let settings = settings.matching(|key| !KEPT.contains(&key) && key != GROUPS);
     let there = seen
         .balancer_attributes()
-        .and_then(|it| it.get(GROUPS))
+        .and_then(|settings| settings.get(GROUPS))
         .and_then(Value::as_array);
     let there = there
         .into_iter()
         .flatten()
-        .filter_map(|it| it.as_str().map(str::to_owned));
+        .filter_map(|object| object.as_str().map(str::to_owned));
     let all: BTreeSet<_> = there.chain(spec.groups.iter().cloned()).collect();
     let settings = if spec.groups.is_empty() {
         settings
@@ -130,16 +130,18 @@ impl LoadBalancers {
         let Some(graph) = &mut balancer.graph else {
             return;
         };
-        let recorded = balancer
-            .labels
-            .get(ADOPTED)
-            .map(|it| it.split(' ').map(str::to_owned).collect::<BTreeSet<_>>());
+        let recorded = balancer.labels.get(ADOPTED).map(|adopted| {
+            adopted
+                .split(' ')
+                .map(str::to_owned)
+                .collect::<BTreeSet<_>>()
+        });
         let is_legacy = balancer.legacy_owner.as_deref().is_some_and(|uid| {
             service == Some(uid)
                 || self
                     .services()
                     .iter()
-                    .any(|it| it.metadata.uid.as_deref() == Some(uid))
+                    .any(|service| service.metadata.uid.as_deref() == Some(uid))
         });
         if recorded.is_none() && (balancer.owner_tags != OwnerTags::default() || is_legacy) {
             return;
@@ -247,7 +249,7 @@ impl LoadBalancers {
         let mut parts: Vec<_> = graph
             .resources
             .keys()
-            .filter_map(|it| Some((rank(it)?, it.clone())))
+            .filter_map(|resource| Some((rank(resource)?, resource.clone())))
             .collect();
         parts.sort();
         for (_, resource) in parts {

@@ -50,16 +50,19 @@ impl LoadBalancers {
         if change
             .operations
             .iter()
-            .any(|it| it.deletes(|resource| *resource == ResourceKey::Balancer))
+            .any(|operation| operation.deletes(|resource| *resource == ResourceKey::Balancer))
         {
             return self.remove(change, actual, spec).await;
         }
         if actual
             .graph
             .as_ref()
-            .is_none_or(|it| it.balancer_attributes().is_none())
+            .is_none_or(|graph| graph.balancer_attributes().is_none())
         {
-            return match change.outcome_of_all().and_then(|it| it.graph) {
+            return match change
+                .outcome_of_all()
+                .and_then(|load_balancer| load_balancer.graph)
+            {
                 // The group of a load balancer that was never created, or no longer exists.
                 Some(graph) if graph.balancer_attributes().is_some() => {
                     self.create(change, spec).await
@@ -123,11 +126,11 @@ impl LoadBalancers {
             .await?;
         let there = there
             .as_ref()
-            .and_then(|it| it["backends"].as_array())
+            .and_then(|object| object["backends"].as_array())
             .into_iter()
             .flatten();
-        let place = |it: &Value| (it["ipAddress"].clone(), it["port"].clone());
-        let known: Vec<_> = there.map(|it| (place(it), it)).collect();
+        let place = |object: &Value| (object["ipAddress"].clone(), object["port"].clone());
+        let known: Vec<_> = there.map(|object| (place(object), object)).collect();
         for backend in set["backends"].as_array_mut().into_iter().flatten() {
             let Some((_, there)) = known.iter().find(|(known, _)| *known == place(backend)) else {
                 continue;
@@ -191,17 +194,17 @@ impl LoadBalancers {
                     // Rules for ports of old targets are removed while the load balancer still shows these ports.
                     let has_rules = operations
                         .iter()
-                        .any(|it| it.resource() == Some(&security::resource()));
-                    let is_together = |it: &&Operation| {
-                        let removes = matches!(it, Operation::RemoveTargets { .. });
-                        pool_of(it) == Some(pool)
-                            && !it.deletes(|_| true)
-                            && !(has_rules && removes && *it != first)
+                        .any(|operation| operation.resource() == Some(&security::resource()));
+                    let is_together = |operation: &&Operation| {
+                        let removes = matches!(operation, Operation::RemoveTargets { .. });
+                        pool_of(operation) == Some(pool)
+                            && !operation.deletes(|_| true)
+                            && !(has_rules && removes && *operation != first)
                     };
                     count = operations.iter().take_while(is_together).count();
                     let after = change
                         .outcome(count)
-                        .and_then(|it| it.graph)
+                        .and_then(|load_balancer| load_balancer.graph)
                         .unwrap_or_default();
                     let settings = after.pool_attributes(pool).cloned().unwrap_or_default();
                     let mut set = self.set(&after, pool, &settings, spec);
@@ -244,7 +247,7 @@ impl LoadBalancers {
         change: Change<'_>,
         actual: &ObservedLoadBalancer,
     ) -> Result<Option<Applied>> {
-        let is_it = |it: &&Operation| it.resource() == Some(&security::resource());
+        let is_it = |operation: &&Operation| operation.resource() == Some(&security::resource());
         let Some(operation) = change.operations.iter().find(is_it) else {
             return Ok(None);
         };
@@ -268,13 +271,15 @@ impl LoadBalancers {
                 resource: ResourceKey::Pool(_),
                 changes,
                 ..
-            } => changes.iter().any(|it| it.key == "healthChecker.port"),
+            } => changes
+                .iter()
+                .any(|difference| difference.key == "healthChecker.port"),
             // The rules of another mode are found by the tag.
             Operation::Update {
                 resource: ResourceKey::Balancer,
                 changes,
                 ..
-            } => changes.iter().any(|it| it.key == RULES),
+            } => changes.iter().any(|difference| difference.key == RULES),
             _ => is_it(&first),
         };
         let (rules, count) = match () {
@@ -428,7 +433,11 @@ impl LoadBalancers {
         let changes = change.operations[0].changes();
         let number = UPDATES
             .iter()
-            .position(|keys| changes.iter().any(|it| is_in(&it.key, keys)))
+            .position(|keys| {
+                changes
+                    .iter()
+                    .any(|difference| is_in(&difference.key, keys))
+            })
             .unwrap_or(2);
         let done = UPDATES[number];
         let mut body = after.clone().matching(|key| is_in(key, done)).nested();
@@ -452,7 +461,10 @@ impl LoadBalancers {
         };
         self.send(form, id, Call::put(path, &[id]).json(&body))
             .await?;
-        if changes.iter().all(|it| is_in(&it.key, done)) {
+        if changes
+            .iter()
+            .all(|difference| is_in(&difference.key, done))
+        {
             return Ok(Applied::Shown(
                 1,
                 Box::new(ObservedLoadBalancer {
@@ -509,9 +521,9 @@ pub(super) fn listener(
     let wanted = spec
         .ports
         .iter()
-        .find(|it| it.number == port.number)
+        .find(|other_port| other_port.number == port.number)
         .filter(|_| !spec.is_network());
-    let protocol = wanted.map_or(&*port.protocol, |it| it.protocol);
+    let protocol = wanted.map_or(&*port.protocol, |port| port.protocol);
     let (protocol, suffix) = protocol
         .split_once('-')
         .map_or((protocol, ""), |(protocol, _)| (protocol, "-IPv6"));

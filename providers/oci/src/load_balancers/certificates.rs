@@ -69,7 +69,7 @@ pub(crate) struct Certificates {
 }
 
 fn name_of(service: &Service) -> Name {
-    let text = |it: &Option<String>| it.clone().unwrap_or_default();
+    let text = |entry: &Option<String>| entry.clone().unwrap_or_default();
     (
         text(&service.metadata.namespace),
         text(&service.metadata.name),
@@ -122,7 +122,7 @@ impl Certificates {
         let is_gone = self
             .cluster
             .services()
-            .is_some_and(|all| !all.iter().any(|it| name_of(it) == *service));
+            .is_some_and(|all| !all.iter().any(|entry| name_of(entry) == *service));
         if is_gone {
             self.followed.lock().remove(service);
             return Ok(());
@@ -149,8 +149,8 @@ impl Certificates {
             let bytes = STANDARD.decode(secret["data"][key].as_str()?).ok()?;
             String::from_utf8(bytes)
                 .ok()
-                .map(|it| it.trim().to_owned())
-                .filter(|it| !it.is_empty())
+                .map(|text| text.trim().to_owned())
+                .filter(|text| !text.is_empty())
         };
         Ok(Certificate {
             pair,
@@ -200,14 +200,14 @@ pub(super) fn fitted(
     let secrets: Vec<_> = [&spec.tls_secret, &spec.tls_backend_secret]
         .into_iter()
         .flatten()
-        .map(|it| it.1.clone())
+        .map(|pair| pair.1.clone())
         .collect();
     for secret in &secrets {
         let key = certificate(secret);
         let Some(settings) = desired.resources.get(&key).cloned() else {
             continue;
         };
-        let is_same = |it: &Attributes| it.get("certificate") == settings.get("certificate");
+        let is_same = |entry: &Attributes| entry.get("certificate") == settings.get("certificate");
         if !is_of_user && seen.resources.get(&key).is_none_or(is_same) {
             continue;
         }
@@ -215,12 +215,12 @@ pub(super) fn fitted(
         let name = format!("{secret}-{}", digest.get(..8).unwrap_or_default());
         desired.resources.remove(&key);
         desired.resources.insert(certificate(&name), settings);
-        let uses = |it: &Attributes| it.text(NAME) == Some(secret);
+        let uses = |settings: &Attributes| settings.text(NAME) == Some(secret);
         let users: Vec<_> = desired
             .resources
             .iter()
-            .filter(|(_, it)| uses(it))
-            .map(|(key, it)| (key.clone(), it.clone()))
+            .filter(|(_, settings)| uses(settings))
+            .map(|(key, settings)| (key.clone(), settings.clone()))
             .collect();
         for (key, settings) in users {
             desired.resources.insert(key, settings.set(NAME, &name));

@@ -52,7 +52,7 @@ impl LoadBalancers {
         let (identity, form) = (change.identity, Form::of_kind(spec.kind));
         let graph = change
             .outcome_of_all()
-            .and_then(|it| it.graph)
+            .and_then(|load_balancer| load_balancer.graph)
             .unwrap_or_default();
         let settings = graph.balancer_attributes().cloned().unwrap_or_default();
         let mut body = settings.clone().matching(|key| key != RULES).nested();
@@ -127,7 +127,7 @@ impl LoadBalancers {
         let late = change
             .operations
             .iter()
-            .position(|it| it.resource() == Some(&security::resource()));
+            .position(|operation| operation.resource() == Some(&security::resource()));
         let count = late.unwrap_or(change.operations.len());
         let outcome = change.outcome(count).unwrap_or_default();
         Ok(Applied::Shown(
@@ -234,7 +234,9 @@ impl LoadBalancers {
                 .as_str()
                 .is_some_and(|id| !existing.contains(id))
             {
-                backend.as_object_mut().map(|it| it.remove("targetId"));
+                backend
+                    .as_object_mut()
+                    .map(|backend| backend.remove("targetId"));
             }
         }
         Ok(())

@@ -195,24 +195,25 @@ impl LoadBalancers {
         let health: Vec<u16> = graph
             .resources
             .iter()
-            .filter_map(|(_, it)| it.number("healthChecker.port"))
+            .filter_map(|(_, settings)| settings.number("healthChecker.port"))
             .collect();
         let targets = graph
             .targets
             .iter()
-            .flat_map(|(_, it)| it.iter())
-            .filter_map(|it| Some(socket(it)?.1));
+            .flat_map(|(_, targets)| targets.iter())
+            .filter_map(|text| Some(socket(text)?.1));
         let stated = spec
             .iter()
-            .flat_map(|it| it.ports.iter().map(|port| port.node_port));
+            .flat_map(|spec| spec.ports.iter().map(|port| port.node_port));
         let (ranges, is_dual) = match settings.text("nlbIpVersion") {
             Some("IPV4_AND_IPV6") => ([true, true], true),
             Some("IPV6") => ([false, true], false),
             // Backends of a load balancer have IPv4, whatever its own addresses are.
             _ => ([true, false], settings.text("ipMode") == Some("IPV6")),
         };
-        let sources = spec.iter().flat_map(|it| &it.sources);
-        let sources = sources.filter(|it| is_dual || ranges[usize::from(it.addr().is_ipv6())]);
+        let sources = spec.iter().flat_map(|spec| &spec.sources);
+        let sources =
+            sources.filter(|network| is_dual || ranges[usize::from(network.addr().is_ipv6())]);
         Ok(Places {
             balancer,
             nodes,
@@ -222,7 +223,7 @@ impl LoadBalancers {
             health_ports: health.into_iter().filter(|_| is_all).collect(),
             sources: sources.map(ToString::to_string).collect(),
             families: ranges,
-            preserves_source: spec.is_some_and(|it| it.preserves_source),
+            preserves_source: spec.is_some_and(|spec| spec.preserves_source),
         })
     }
 
@@ -253,7 +254,7 @@ impl LoadBalancers {
             subnets.truncate(1);
         }
         let has = |subnets: &[Arc<Subnet>], is_ipv6| {
-            !subnets.is_empty() && subnets.iter().all(|it| it.has(is_ipv6))
+            !subnets.is_empty() && subnets.iter().all(|subnet| subnet.has(is_ipv6))
         };
         let families = match spec.families {
             Families::Ipv4 => [true, false],
@@ -266,7 +267,7 @@ impl LoadBalancers {
         };
         for (is_wanted, is_ipv6) in [(families[0], false), (families[1], true)] {
             if is_wanted && !has(&subnets, is_ipv6) {
-                let ids: Vec<_> = subnets.iter().map(|it| &*it.id).collect();
+                let ids: Vec<_> = subnets.iter().map(|subnet| &*subnet.id).collect();
                 let family = if is_ipv6 { "IPv6" } else { "IPv4" };
                 let text = format!(
                     "subnet {} has no {family} range, which the Service needs",
@@ -278,7 +279,8 @@ impl LoadBalancers {
         let mut listeners = families;
         if families == [true, true] && spec.is_network() {
             let (nodes, _) = self.subnets_of_nodes().await?;
-            let of_nodes = [false, true].map(|is_ipv6| nodes.iter().any(|it| it.has(is_ipv6)));
+            let of_nodes =
+                [false, true].map(|is_ipv6| nodes.iter().any(|subnet| subnet.has(is_ipv6)));
             if of_nodes.contains(&true) {
                 listeners = [families[0] && of_nodes[0], families[1] && of_nodes[1]];
             }
@@ -299,7 +301,7 @@ impl LoadBalancers {
                 .await?
                 .subnets
                 .first()
-                .map(|it| it.vcn_id.clone())
+                .map(|subnet| subnet.vcn_id.clone())
                 .unwrap_or_default()),
         }
     }
@@ -349,7 +351,7 @@ impl LoadBalancers {
         for (port, is_ipv6) in spec
             .ports
             .iter()
-            .flat_map(|port| families.iter().map(move |it| (port, *it)))
+            .flat_map(|port| families.iter().map(move |family| (port, *family)))
         {
             let suffix = if is_ipv6 { "-IPv6" } else { "" };
             let key = Port {
@@ -384,8 +386,12 @@ impl LoadBalancers {
             SecurityMode::All => self.rules_of_targets(input.spec, &pools).await,
             _ => Ok(None),
         };
-        let add = |graph: ResourceGraph, it: PoolOfPort<'_>| {
-            graph.pool(&it.name, Attributes::default(), it.targets)
+        let add = |graph: ResourceGraph, pool_of_port: PoolOfPort<'_>| {
+            graph.pool(
+                &pool_of_port.name,
+                Attributes::default(),
+                pool_of_port.targets,
+            )
         };
         let graph = pools.into_iter().fold(ResourceGraph::default(), add);
         // Rules that cannot be determined keep no Node from becoming a target.
@@ -464,7 +470,7 @@ impl LoadBalancers {
             }
             if port.is_tls && (spec.tls_secret.is_some() || !spec.certificate_ids.is_empty()) {
                 let suite = (port.protocol == "GRPC").then_some(GRPC_SUITE);
-                let secret = spec.tls_secret.as_ref().map(|it| &*it.1);
+                let secret = spec.tls_secret.as_ref().map(|tls_secret| &*tls_secret.1);
                 listener["sslConfiguration"] =
                     tls(secret, &spec.certificate_ids, spec.tls.as_ref(), suite);
             }
@@ -475,11 +481,11 @@ impl LoadBalancers {
             if let Some(sets) = &spec.rule_sets {
                 listener["ruleSetNames"] = json!(sets.keys().collect::<Vec<_>>());
             }
-            let with_tls = |it: Attributes| {
+            let with_tls = |settings: Attributes| {
                 if spec.is_network() {
-                    it
+                    settings
                 } else {
-                    objects::without_other_tls(it)
+                    objects::without_other_tls(settings)
                 }
             };
             graph = graph.pool(&name, with_tls(set_settings(&set)), targets);
@@ -519,7 +525,7 @@ impl LoadBalancers {
     ) -> Result<BTreeMap<String, TargetHealth>> {
         let form = Form::of_id(&observed.id);
         let mut all = BTreeMap::new();
-        for (pool, targets) in observed.graph.iter().flat_map(|it| &it.targets) {
+        for (pool, targets) in observed.graph.iter().flat_map(|graph| &graph.targets) {
             let health: Value = form
                 .http(&self.api)
                 .read(Call::get(form.health, &[&observed.id, pool]))
@@ -528,11 +534,11 @@ impl LoadBalancers {
                 let is_in = |list: &str| {
                     health[list]
                         .as_array()
-                        .is_some_and(|all| all.iter().any(|it| it.as_str() == Some(target)))
+                        .is_some_and(|all| all.iter().any(|object| object.as_str() == Some(target)))
                 };
                 let bad = ["critical", "warning", "unknown"]
                     .into_iter()
-                    .find(|it| is_in(&format!("{it}StateBackendNames")));
+                    .find(|text| is_in(&format!("{text}StateBackendNames")));
                 let detail = bad.unwrap_or("ok").to_owned();
                 all.insert(
                     target.to_owned(),
@@ -549,7 +555,7 @@ impl LoadBalancers {
 
 /// Returns the load balancer itself in the form of the API.
 fn balancer(spec: &LoadBalancerSpec, facts: &Facts) -> Value {
-    let ids: Vec<_> = facts.subnets.iter().map(|it| &*it.id).collect();
+    let ids: Vec<_> = facts.subnets.iter().map(|subnet| &*subnet.id).collect();
     let mut balancer =
         json!({"isPrivate": spec.is_internal, "networkSecurityGroupIds": spec.groups});
     if spec.is_network() {
@@ -591,12 +597,12 @@ fn tls(
         None => tls["certificateIds"] = json!(ids),
     }
     if let Some(suite) = settings
-        .and_then(|it| it.suite.as_deref())
+        .and_then(|tls_settings| tls_settings.suite.as_deref())
         .or(default_suite)
     {
         tls["cipherSuiteName"] = suite.into();
     }
-    if let Some(settings) = settings.filter(|it| !it.protocols.is_empty()) {
+    if let Some(settings) = settings.filter(|tls_settings| !tls_settings.protocols.is_empty()) {
         tls["protocols"] = json!(settings.protocols);
     }
     tls

@@ -26,9 +26,10 @@ impl LoadBalancers {
         let settings = |graph: &ResourceGraph, key: &str| {
             graph
                 .balancer_attributes()
-                .and_then(|it| it.get(key).cloned())
+                .and_then(|settings| settings.get(key).cloned())
         };
-        let has_fixed_shape = settings(seen, "shapeName").is_some_and(|it| it != "flexible");
+        let has_fixed_shape =
+            settings(seen, "shapeName").is_some_and(|settings| settings != "flexible");
         if let (true, false, Some(own)) = (
             has_fixed_shape,
             spec.is_shape_named,
@@ -47,7 +48,7 @@ impl LoadBalancers {
         let ips: Vec<_> = observed
             .ingress
             .iter()
-            .filter_map(|it| it.ip.as_deref()?.parse().ok())
+            .filter_map(|ingress| ingress.ip.as_deref()?.parse().ok())
             .collect();
         if let Some(wanted) = spec
             .reserved_ip

@@ -59,7 +59,7 @@ pub(super) fn has_any(balancer: &ObservedLoadBalancer) -> bool {
         .as_ref()
         .and_then(ResourceGraph::balancer_attributes);
     let ids = settings
-        .and_then(|it| it.get("networkSecurityGroupIds"))
+        .and_then(|settings| settings.get("networkSecurityGroupIds"))
         .and_then(Value::as_array);
     ids.is_some_and(|ids| !ids.is_empty())
 }
@@ -107,12 +107,12 @@ pub(super) fn desired(spec: &LoadBalancerSpec) -> Attributes {
 
 fn texts(settings: Option<&Attributes>) -> BTreeSet<String> {
     let rules = settings
-        .and_then(|it| it.get("rules"))
+        .and_then(|settings| settings.get("rules"))
         .and_then(Value::as_array);
     rules
         .into_iter()
         .flatten()
-        .filter_map(|it| it.as_str().map(str::to_owned))
+        .filter_map(|rule| rule.as_str().map(str::to_owned))
         .collect()
 }
 
@@ -204,13 +204,13 @@ impl Groups {
     /// Returns the OCID of the group of a Service of any name, by its tags.
     pub(super) async fn id_of(&self, uid: &str, compartment: &str) -> Result<Option<String>> {
         let call = Call::get(ALL, &[]).query("compartmentId", compartment);
-        match self.0.all(call, |it: &Group| it.id.clone()).await {
+        match self.0.all(call, |group: &Group| group.id.clone()).await {
             // The policy may not allow to list groups, if no Service has the mode.
             Err(error) if error.is_not_found() => Ok(None),
             all => Ok(all?
                 .into_iter()
-                .find(|it: &Group| it.is_of(uid))
-                .map(|it| it.id)),
+                .find(|group: &Group| group.is_of(uid))
+                .map(|group| group.id)),
         }
     }
 
@@ -224,8 +224,9 @@ impl Groups {
             .vcn
             .iter()
             .fold(call, |call, vcn| call.query("vcnId", vcn));
-        let all: Vec<Group> = self.0.all(call, |it: &Group| it.id.clone()).await?;
-        let is_its = |it: &Group| it.is_of(identity.uid()) && it.lifecycle_state == "AVAILABLE";
+        let all: Vec<Group> = self.0.all(call, |group: &Group| group.id.clone()).await?;
+        let is_its =
+            |group: &Group| group.is_of(identity.uid()) && group.lifecycle_state == "AVAILABLE";
         Ok(all.into_iter().find(is_its))
     }
 
@@ -256,11 +257,14 @@ impl Groups {
             "/20160918/networkSecurityGroups/{id}/securityRules",
             &[group],
         );
-        let all: Vec<Value> = self.0.all(call, |it: &Value| it["id"].to_string()).await?;
+        let all: Vec<Value> = self
+            .0
+            .all(call, |object: &Value| object["id"].to_string())
+            .await?;
         let description = format!("service-uid-{uid}");
         Ok(all
             .into_iter()
-            .filter(|it| it["description"] == description.as_str())
+            .filter(|object| object["description"] == description.as_str())
             .collect())
     }
 
@@ -269,10 +273,10 @@ impl Groups {
         let frontend = self.own_rules(own, uid).await?;
         let peers = frontend
             .iter()
-            .filter(|it| it["direction"] == "EGRESS")
-            .filter_map(|it| it["destination"].as_str());
+            .filter(|frontend| frontend["direction"] == "EGRESS")
+            .filter_map(|frontend| frontend["destination"].as_str());
         let backends: BTreeSet<_> = peers
-            .filter(|it| !it.contains('/'))
+            .filter(|peer| !peer.contains('/'))
             .map(str::to_owned)
             .collect();
         let mut rules: BTreeSet<_> = frontend.iter().map(|rule| text(rule, own, own)).collect();
@@ -311,7 +315,7 @@ impl Groups {
             let group: Option<Group> = self.0.iaas.find(Call::get(ONE, &[id])).await?;
             if group.is_some_and(|group| group.is_of(&uid)) {
                 balancer.labels.insert(OWN.to_owned(), id.to_owned());
-                let others: Vec<_> = ids.iter().filter(|it| *it != id).collect();
+                let others: Vec<_> = ids.iter().filter(|other_id| *other_id != id).collect();
                 let rules = self.rules(id, &uid).await?;
                 let graph = graph.balancer(settings.set("networkSecurityGroupIds", others));
                 return Ok(graph.resource(resource(), rules));
@@ -392,7 +396,7 @@ impl Groups {
             let ids: Vec<_> = there
                 .iter()
                 .filter(|rule| surplus.contains(&text(rule, &group, own)))
-                .map(|it| &it["id"])
+                .map(|object| &object["id"])
                 .collect();
             for ids in ids.chunks(BATCH) {
                 let path = "/20160918/networkSecurityGroups/{id}/actions/removeSecurityRules";
@@ -425,7 +429,10 @@ impl Groups {
         let mut tags = it.freeform_tags;
         tags.insert("ManagedBy".to_owned(), "CCM".to_owned());
         let call = Call::put(ONE, &[group]).json(&json!({ "freeformTags": tags }));
-        let etag = answer.headers.get("etag").and_then(|it| it.to_str().ok());
+        let etag = answer
+            .headers
+            .get("etag")
+            .and_then(|header| header.to_str().ok());
         self.0
             .iaas
             .send(

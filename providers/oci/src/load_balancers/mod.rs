@@ -81,7 +81,7 @@ fn service_of<'a>(
         .as_ref()
         .or(balancer.legacy_owner.as_ref());
     all.iter()
-        .find(|it| uid.is_some() && it.metadata.uid.as_ref() == uid)
+        .find(|entry| uid.is_some() && entry.metadata.uid.as_ref() == uid)
 }
 
 impl LoadBalancers {
@@ -159,14 +159,14 @@ impl LoadBalancers {
         let recorded = balancer
             .labels
             .get(RULES)
-            .and_then(|it| SecurityMode::of_name(it));
+            .and_then(|rules| SecurityMode::of_name(rules));
         let is_network = balancer.kind == NLB.name;
         let wanted = service_of(balancer, all)
-            .map(|it| LoadBalancerSpec::mode_of(it, is_network, &self.config));
+            .map(|entry| LoadBalancerSpec::mode_of(entry, is_network, &self.config));
         let modes = [wanted, recorded];
         let widest = [SecurityMode::All, SecurityMode::Frontend]
             .into_iter()
-            .find(|it| modes.contains(&Some(*it)));
+            .find(|security_mode| modes.contains(&Some(*security_mode)));
         widest.or(wanted).or(recorded).unwrap_or(SecurityMode::None)
     }
 
@@ -266,7 +266,10 @@ impl LoadBalancerCloud for LoadBalancers {
 
     async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>> {
         match query {
-            Query::All(sets) => Ok(self.all().await?.flat_map(|it| [it.sharing(sets)])),
+            Query::All(sets) => Ok(self
+                .all()
+                .await?
+                .flat_map(|load_balancer| [load_balancer.sharing(sets)])),
             Query::Owner(identity) => {
                 let own = self.of_account(identity.service)?;
                 own.as_deref()
@@ -283,7 +286,7 @@ impl LoadBalancerCloud for LoadBalancers {
                 };
                 let rest = ids
                     .iter()
-                    .filter(|id| !found.iter().any(|it| it.id == **id));
+                    .filter(|id| !found.iter().any(|load_balancer| load_balancer.id == **id));
                 let rest = try_join_all(rest.map(|id| self.by_id(id, detail, None))).await?;
                 Ok(ListResult::of(
                     found
@@ -351,15 +354,15 @@ impl LoadBalancerCloud for LoadBalancers {
         let private_from = observed
             .labels
             .get(PRIVATE_FROM)
-            .and_then(|it| it.parse().ok());
+            .and_then(|private_from| private_from.parse().ok());
         ingress.truncate(
             private_from
                 .filter(|_| spec.external_only)
                 .unwrap_or(usize::MAX),
         );
-        let mode = |it: LoadBalancerIngress| LoadBalancerIngress {
+        let mode = |ingress: LoadBalancerIngress| LoadBalancerIngress {
             ip_mode: spec.ip_mode.map(str::to_owned),
-            ..it
+            ..ingress
         };
         let ingress: Vec<_> = ingress.into_iter().map(mode).collect();
         let status = LoadBalancerStatus {

@@ -289,7 +289,7 @@ pub(crate) fn observed(
     let adopted = labels.contains_key(ADOPTED);
     let addresses = balancer["ipAddresses"].as_array().into_iter().flatten();
     let mut addresses: Vec<_> = addresses
-        .filter_map(|it| Some((it["ipAddress"].as_str()?, it["isPublic"] == true)))
+        .filter_map(|address| Some((address["ipAddress"].as_str()?, address["isPublic"] == true)))
         .collect();
     // Public addresses first: `external-ip-only` shows them alone.
     addresses.sort_by_key(|(_, is_public)| !is_public);
@@ -337,7 +337,7 @@ pub(crate) fn observed(
         adopted,
         created: balancer["timeCreated"]
             .as_str()
-            .and_then(|it| it.parse().ok()),
+            .and_then(|time_created| time_created.parse().ok()),
         ..ObservedLoadBalancer::default()
     }
 }

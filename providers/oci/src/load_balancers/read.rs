@@ -41,11 +41,11 @@ impl LoadBalancers {
                 call,
                 form.items,
                 priority,
-                |it| it,
-                |it: &Value| it["id"].to_string(),
+                |http| http,
+                |http: &Value| http["id"].to_string(),
             )
             .await?;
-        Ok(all.filter(|it| it["lifecycleState"] != "DELETED"))
+        Ok(all.filter(|object| object["lifecycleState"] != "DELETED"))
     }
 
     /// Takes a list that the policy does not permit for empty, if no Service has a load balancer of this kind: a policy for
@@ -60,11 +60,14 @@ impl LoadBalancers {
             list => return list,
         };
         let kind = |service: &Service| LoadBalancerSpec::of(service, &self.config).spec.kind;
-        let is_balanced = |it: &Service| {
-            it.spec.as_ref().and_then(|it| it.type_.as_deref()) == Some("LoadBalancer")
+        let is_balanced = |service: &Service| {
+            service.spec.as_ref().and_then(|spec| spec.type_.as_deref()) == Some("LoadBalancer")
         };
-        let mut services = self.services().into_iter().filter(|it| is_balanced(it));
-        if services.any(|it| Form::of_kind(kind(&it)) == form) {
+        let mut services = self
+            .services()
+            .into_iter()
+            .filter(|service| is_balanced(service));
+        if services.any(|service| Form::of_kind(kind(&service)) == form) {
             return Err(error);
         }
         tracing::warn!(%error, kind = form.name, "load balancers of this kind cannot be listed, and no Service asks for one");
@@ -76,7 +79,7 @@ impl LoadBalancers {
         let services = self.services();
         let named = services
             .iter()
-            .filter_map(|it| COMPARTMENT.text_on(it).map(str::to_owned));
+            .filter_map(|service| COMPARTMENT.text_on(service).map(str::to_owned));
         let compartments: BTreeSet<_> = named
             .chain([self.api.region.compartment().await?])
             .collect();
@@ -86,23 +89,24 @@ impl LoadBalancers {
             let [lbs, nlbs] = [&LB, &NLB].map(|form| self.list(form, compartment, None, &priority));
             let (lbs, nlbs) =
                 try_join(self.unless_unused(lbs, &LB), self.unless_unused(nlbs, &NLB)).await?;
-            let convert =
-                |form: &'static Form| move |it: Value| [observed(form, &it, &self.config.prefix)];
+            let convert = |form: &'static Form| {
+                move |object: Value| [observed(form, &object, &self.config.prefix)]
+            };
             all = merge(
                 all,
                 merge(lbs.flat_map(convert(&LB)), nlbs.flat_map(convert(&NLB))),
             );
         }
         let found = Mutex::new(Vec::new());
-        let positions = all.flat_map(|it| {
-            found.lock().push(it);
+        let positions = all.flat_map(|load_balancer| {
+            found.lock().push(load_balancer);
             [found.lock().len() - 1]
         });
         let whole = join_all(
             found
                 .into_inner()
                 .into_iter()
-                .map(|it| self.listed(it, &services)),
+                .map(|load_balancer| self.listed(load_balancer, &services)),
         )
         .await;
         let whole = Mutex::new(whole);
@@ -159,13 +163,15 @@ impl LoadBalancers {
                     .await?
                     .complete()?
                     .into_items();
-                let found = found.iter().filter(|it| it["displayName"] == name.as_str());
-                try_join_all(found.map(async |it| {
+                let found = found
+                    .iter()
+                    .filter(|object| object["displayName"] == name.as_str());
+                try_join_all(found.map(async |object| {
                     let work = self
                         .work
-                        .state(&self.api, form, it["id"].as_str().unwrap_or_default())
+                        .state(&self.api, form, object["id"].as_str().unwrap_or_default())
                         .await?;
-                    self.whole(form, it, work, Some(identity.uid())).await
+                    self.whole(form, object, work, Some(identity.uid())).await
                 }))
                 .await
             }
@@ -174,20 +180,23 @@ impl LoadBalancers {
         if let Some(id) = identity
             .requested_id
             .as_ref()
-            .filter(|id| !all.iter().any(|it| it.id == **id))
+            .filter(|id| !all.iter().any(|load_balancer| load_balancer.id == **id))
         {
             let requested = self.by_id(id, Detail::Whole, Some(identity.uid())).await?;
-            all.extend(
-                requested.map(|it| match it.owner_tags == OwnerTags::default() {
+            all.extend(requested.map(|load_balancer| {
+                match load_balancer.owner_tags == OwnerTags::default() {
                     // It has no owner yet, and any name: the Service's own one stands for it.
                     true => ObservedLoadBalancer {
-                        cloud_name_and_id: Some((it.name.clone(), it.id.clone())),
+                        cloud_name_and_id: Some((
+                            load_balancer.name.clone(),
+                            load_balancer.id.clone(),
+                        )),
                         name: identity.name.clone(),
-                        ..it
+                        ..load_balancer
                     },
-                    false => it,
-                }),
-            );
+                    false => load_balancer,
+                }
+            }));
         }
         let has_group = LoadBalancerSpec::of(identity.service, &self.config)
             .spec
@@ -297,7 +306,7 @@ impl LoadBalancers {
             for it in list
                 .items()
                 .iter()
-                .filter(|it| created.iter().any(|id| it["id"] == id.as_str()))
+                .filter(|object| created.iter().any(|id| object["id"] == id.as_str()))
             {
                 // Failures are read by their work requests, which explain them.
                 match it["lifecycleState"].as_str() {
@@ -318,7 +327,10 @@ impl LoadBalancers {
 /// Returns `true` for a Service that never had a load balancer, of whatever kind: the finalizer is written first.
 fn is_new(service: &Service) -> bool {
     let finalizers = service.metadata.finalizers.as_deref().unwrap_or_default();
-    shown(service).is_empty() && !finalizers.iter().any(|it| it == FINALIZER_LOAD_BALANCER)
+    shown(service).is_empty()
+        && !finalizers
+            .iter()
+            .any(|finalizer| finalizer == FINALIZER_LOAD_BALANCER)
 }
 
 /// Joins two lists; a partial one makes the whole partial.

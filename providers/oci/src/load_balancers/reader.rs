@@ -78,7 +78,9 @@ impl Reader<'_> {
         annotation: &Annotation<String>,
         config: &Config,
     ) -> Option<(String, String)> {
-        let text = self.proxied(annotation).filter(|it| !it.is_empty())?;
+        let text = self
+            .proxied(annotation)
+            .filter(|proxied| !proxied.is_empty())?;
         let own = self
             .service
             .metadata
@@ -90,7 +92,7 @@ impl Reader<'_> {
         let is_shared = config
             .secret_namespaces
             .iter()
-            .any(|it| it == namespace || it == "*");
+            .any(|secret_namespace| secret_namespace == namespace || secret_namespace == "*");
         if !is_namespace(namespace) || !is_object_name(name) {
             self.annotations.mistake(format!(
                 "annotation {key}: {text:?} is not the name of a Secret, or NAMESPACE/NAME"
@@ -110,7 +112,7 @@ impl Reader<'_> {
         let shape = self.proxied(&key::SHAPE);
         if let Some(shape) = shape
             .as_ref()
-            .filter(|it| !it.eq_ignore_ascii_case("flexible"))
+            .filter(|shape| !shape.eq_ignore_ascii_case("flexible"))
         {
             return Some((shape.clone(), None));
         }
@@ -145,7 +147,7 @@ impl Reader<'_> {
         }
         let protocol = self
             .proxied(&key::BACKEND_PROTOCOL_KEY)
-            .map_or("TCP", |it| it.0);
+            .map_or("TCP", |word| word.0);
         let tls = self.proxied(&key::TLS_PORTS).unwrap_or_default();
         let certificate = key::TLS_SECRET
             .text_on(self.service)
@@ -246,7 +248,7 @@ impl Reader<'_> {
         let kind = if self.is_network { "nlb" } else { "lb" };
         let is_closed = other
             .text_on(self.service)
-            .is_some_and(|it| !it.trim().eq_ignore_ascii_case("false"));
+            .is_some_and(|text| !text.trim().eq_ignore_ascii_case("false"));
         if is_closed && !is_internal {
             self.annotations.mistake(format!(
                 "annotation {} has no effect on a load balancer of type {kind}, which would be public; use annotation {}",
@@ -255,7 +257,7 @@ impl Reader<'_> {
             ));
         }
         let annotations = self.service.metadata.annotations.as_ref();
-        let keys = others.iter().map(|it| it.row().key);
+        let keys = others.iter().map(|setting| setting.row().key);
         let set = keys.filter(|key| annotations.is_some_and(|all| all.contains_key(*key)));
         let texts: Vec<_> = set
             .filter(|key| *key != other.key())
@@ -283,9 +285,10 @@ impl Reader<'_> {
             config
                 .allowed_subnets
                 .as_ref()
-                .is_none_or(|all| all.iter().any(|it| it == id))
+                .is_none_or(|all| all.iter().any(|text| text == id))
         };
-        let is_refused = |id: &str| !is_listed(id) && !config.subnets.iter().any(|it| it == id);
+        let is_refused =
+            |id: &str| !is_listed(id) && !config.subnets.iter().any(|subnet| subnet == id);
         for (annotation, id) in
             annotations
                 .iter()
@@ -305,7 +308,7 @@ impl Reader<'_> {
             .map(|(at, named)| subnet(at, named))
             .collect();
         subnets.truncate(if self.is_network { 1 } else { 2 });
-        (subnets, named.map(|it| it.is_some()))
+        (subnets, named.map(|entry| entry.is_some()))
     }
 
     /// Returns the network security groups that an annotation names.
@@ -349,9 +352,9 @@ impl Reader<'_> {
             .service
             .spec
             .as_ref()
-            .and_then(|it| it.ip_families.as_deref())
+            .and_then(|spec| spec.ip_families.as_deref())
             .unwrap_or_default();
-        let has = |family: &str| families.iter().any(|it| it == family);
+        let has = |family: &str| families.iter().any(|other_family| other_family == family);
         let all = [(has("IPv4") || !has("IPv6"), ipv4), (has("IPv6"), ipv6)];
         all.into_iter()
             .filter_map(|(is_used, range)| is_used.then_some(range))
@@ -379,16 +382,16 @@ impl Reader<'_> {
 
     /// Checks the name of a ServiceAccount and the OCID of a load balancer.
     pub(super) fn check_names(&mut self, kind: LoadBalancerKind) {
-        let is_name = |it: &str| {
-            !it.is_empty()
-                && it
+        let is_name = |text: &str| {
+            !text.is_empty()
+                && text
                     .bytes()
                     .all(|b| b"-.".contains(&b) || b.is_ascii_alphanumeric())
         };
         if let Some(name) = self
             .annotations
             .get(&key::WORKLOAD_ACCOUNT)
-            .filter(|it| !is_name(it))
+            .filter(|workload_account| !is_name(workload_account))
         {
             let key = key::WORKLOAD_ACCOUNT.key();
             self.annotations.mistake(format!(
@@ -417,7 +420,7 @@ impl Reader<'_> {
         let text = self
             .annotations
             .get(annotation)
-            .filter(|it| !it.is_empty())?;
+            .filter(|annotation| !annotation.is_empty())?;
         match NodeSelector::parse(&text) {
             Ok(selector) => Some(selector),
             Err(error) => {
@@ -437,7 +440,7 @@ impl Reader<'_> {
             .as_ref()?
             .load_balancer_ip
             .clone()
-            .filter(|it| !it.is_empty())?;
+            .filter(|load_balancer_ip| !load_balancer_ip.is_empty())?;
         let Ok(ip) = text.parse() else {
             self.annotations
                 .mistake(format!("loadBalancerIP {text:?} is not an IP address"));
@@ -454,8 +457,8 @@ impl Reader<'_> {
     pub(super) fn check_service(&mut self, families: Families) {
         let spec = self.service.spec.as_ref();
         if spec
-            .and_then(|it| it.session_affinity.as_deref())
-            .is_some_and(|it| it != "None")
+            .and_then(|spec| spec.session_affinity.as_deref())
+            .is_some_and(|session_affinity| session_affinity != "None")
         {
             self.annotations
                 .mistake("sessionAffinity must be None: the cloud keeps no client at its backend");
@@ -473,7 +476,7 @@ impl Reader<'_> {
 /// Returns the port of the Nodes that health checks of a Service use.
 pub(super) fn health_port(service: &Service) -> u16 {
     HealthCheck::of(service)
-        .and_then(|it| u16::try_from(it.port).ok())
+        .and_then(|health_check| u16::try_from(health_check.port).ok())
         .unwrap_or(KUBE_PROXY_HEALTH)
 }
 
@@ -483,7 +486,7 @@ fn merged(ports: &[ServicePort], is_network: bool) -> Vec<(ServicePort, &'static
     for port in ports {
         match all
             .iter_mut()
-            .find(|(it, _)| is_network && it.number == port.number)
+            .find(|(other_port, _)| is_network && other_port.number == port.number)
         {
             Some((_, transport)) => *transport = "TCP_AND_UDP",
             None => all.push((*port, port.protocol)),

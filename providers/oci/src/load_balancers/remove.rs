@@ -95,7 +95,10 @@ impl LoadBalancers {
                 .http(&self.api)
                 .find(Call::get(form.one, &[id]))
                 .await?;
-            match found.as_ref().and_then(|it| it["lifecycleState"].as_str()) {
+            match found
+                .as_ref()
+                .and_then(|object| object["lifecycleState"].as_str())
+            {
                 None | Some("DELETED") => return Ok(false),
                 Some("ACTIVE" | "FAILED") if !is_working => return Ok(true),
                 Some(_) => tokio::time::sleep(PAUSE).await,
@@ -172,20 +175,20 @@ impl LoadBalancers {
         if identity.is_leaving() {
             return Ok(false);
         }
-        let is_own = |it: &ObservedLoadBalancer| match &it.owner_tags.service {
+        let is_own = |load_balancer: &ObservedLoadBalancer| match &load_balancer.owner_tags.service
+        {
             Some(uid) => uid == identity.uid(),
-            None => it.legacy_owner == identity.legacy_owner,
+            None => load_balancer.legacy_owner == identity.legacy_owner,
         };
-        let is_balancer = |it: &ObservedLoadBalancer| {
-            it.graph
+        let is_balancer = |load_balancer: &ObservedLoadBalancer| {
+            load_balancer
+                .graph
                 .as_ref()
                 .is_some_and(|graph| graph.balancer_attributes().is_some())
         };
-        Ok(self
-            .find(identity)
-            .await?
-            .iter()
-            .any(|it| it.id != id && is_own(it) && is_balancer(it)))
+        Ok(self.find(identity).await?.iter().any(|load_balancer| {
+            load_balancer.id != id && is_own(load_balancer) && is_balancer(load_balancer)
+        }))
     }
 
     /// Returns the group of a Service's load balancer. A former deletion may have been interrupted after it took the group
@@ -220,7 +223,7 @@ impl LoadBalancers {
                 .as_ref()
                 .and_then(ResourceGraph::balancer_attributes);
             let ids = settings
-                .and_then(|it| it.get("networkSecurityGroupIds"))
+                .and_then(|settings| settings.get("networkSecurityGroupIds"))
                 .cloned()
                 .unwrap_or(json!([]));
             let call =

@@ -92,12 +92,12 @@ pub(crate) fn settings(rules: &BTreeSet<Rule>) -> Attributes {
 /// Returns the rules in settings.
 pub(crate) fn rules(settings: Option<&Attributes>) -> BTreeSet<Rule> {
     let rules = settings
-        .and_then(|it| it.get("rules"))
+        .and_then(|settings| settings.get("rules"))
         .and_then(Value::as_array);
     rules
         .into_iter()
         .flatten()
-        .filter_map(|it| Rule::parse(it.as_str()?))
+        .filter_map(|rule| Rule::parse(rule.as_str()?))
         .collect()
 }
 
@@ -139,7 +139,7 @@ impl DocumentStore for Lists {
         let version = answer
             .headers
             .get("etag")
-            .and_then(|it| it.to_str().ok())
+            .and_then(|header| header.to_str().ok())
             .map(str::to_owned);
         if version.is_none() {
             let text = format!(
@@ -209,7 +209,7 @@ impl Retained {
         let mut retained = Self::default();
         for other in all
             .iter()
-            .filter(|it| with_own || it.metadata.uid != service.metadata.uid)
+            .filter(|entry| with_own || entry.metadata.uid != service.metadata.uid)
         {
             let Some(spec) = other
                 .spec
@@ -231,11 +231,11 @@ impl Retained {
             let ports = || spec.ports.iter().flatten();
             retained
                 .node_ports
-                .extend(ports().filter_map(|it| port(it.node_port?)));
+                .extend(ports().filter_map(|other_port| port(other_port.node_port?)));
             if is_balanced {
                 retained
                     .listeners
-                    .extend(ports().filter_map(|it| port(it.port)));
+                    .extend(ports().filter_map(|other_port| port(other_port.port)));
                 retained.node_ports.insert(health_port(other));
             }
         }
@@ -275,7 +275,9 @@ impl SecurityLists {
     /// the subnet has none, or if all of them were deleted.
     async fn existing_list(&self, subnet: &Subnet) -> Result<Option<String>> {
         let configured = self.api.config.security_lists.get(&subnet.id);
-        if let Some(list) = configured.filter(|it| subnet.security_list_ids.contains(it)) {
+        if let Some(list) =
+            configured.filter(|configured| subnet.security_list_ids.contains(configured))
+        {
             return Ok(Some(list.clone()));
         }
         if let [only] = &subnet.security_list_ids[..] {
@@ -309,9 +311,11 @@ impl SecurityLists {
         let ranges = |subnets: &[Arc<Subnet>]| {
             let ranges = subnets
                 .iter()
-                .flat_map(|it| it.ranges())
-                .filter(|it| places.families[usize::from(it.addr().is_ipv6())]);
-            ranges.map(|it| it.to_string()).collect::<BTreeSet<_>>()
+                .flat_map(|subnet| subnet.ranges())
+                .filter(|network| places.families[usize::from(network.addr().is_ipv6())]);
+            ranges
+                .map(|network| network.to_string())
+                .collect::<BTreeSet<_>>()
         };
         let (own, nodes) = (ranges(&places.balancer), ranges(&places.nodes));
         let mut add = |list: &str, is_ingress, peers: &BTreeSet<String>, ports: &BTreeSet<u16>| {
@@ -392,7 +396,7 @@ impl SecurityLists {
         if let Some(all) = self.cluster.services() {
             return Ok(all);
         }
-        let service = |it: &Value| serde_json::from_str(&it.to_string()).map(Arc::new);
+        let service = |object: &Value| serde_json::from_str(&object.to_string()).map(Arc::new);
         let all = self
             .cluster
             .list("/api/v1/services")
@@ -428,7 +432,7 @@ impl SecurityLists {
             let of = |rules: &BTreeSet<Rule>| {
                 rules
                     .iter()
-                    .filter(|it| it.list == *list)
+                    .filter(|rule| rule.list == *list)
                     .cloned()
                     .collect::<Vec<_>>()
             };
@@ -468,20 +472,22 @@ fn edit(document: &mut Value, add: &[Rule], remove: &[Rule]) {
         let mut rules = list_of(document, direction);
         let of = |all: &[Rule]| {
             all.iter()
-                .filter(|it| it.direction().0 == direction)
+                .filter(|rule| rule.direction().0 == direction)
                 .cloned()
                 .collect::<Vec<_>>()
         };
         let is_one = |rule: &Value, all: &[Rule]| {
-            shape(rule, peer)
-                .is_some_and(|(peer, port)| all.iter().any(|it| it.peer == peer && it.port == port))
+            shape(rule, peer).is_some_and(|(peer, port)| {
+                all.iter()
+                    .any(|rule| rule.peer == peer && rule.port == port)
+            })
         };
         let (add, remove) = (of(add), of(remove));
         rules.retain(|rule| !is_one(rule, &remove));
         for rule in add {
             if !rules
                 .iter()
-                .any(|it| is_one(it, std::slice::from_ref(&rule)))
+                .any(|other_rule| is_one(other_rule, std::slice::from_ref(&rule)))
             {
                 rules.push(rule.written());
             }

@@ -81,14 +81,14 @@ pub(crate) struct PortSpec {
 fn families(service: &Service) -> Families {
     let spec = service.spec.as_ref();
     let policy = spec
-        .and_then(|it| it.ip_family_policy.as_deref())
+        .and_then(|spec| spec.ip_family_policy.as_deref())
         .unwrap_or("SingleStack");
     let is_first_ipv6 = spec
-        .and_then(|it| it.ip_families.as_ref()?.first().cloned())
+        .and_then(|spec| spec.ip_families.as_ref()?.first().cloned())
         .as_deref()
         == Some("IPv6");
     let stated = spec
-        .and_then(|it| it.ip_families.as_ref())
+        .and_then(|spec| spec.ip_families.as_ref())
         .map_or(0, Vec::len);
     match policy {
         // The API server lists one family if the cluster has no other: there are no addresses of it.
@@ -157,7 +157,10 @@ impl LoadBalancerSpec {
                 .map(|ip| ip.to_string()),
             reader.annotations.get(&key::ASSIGNED_V6),
         ];
-        let rule_sets = reader.annotations.get(&key::RULE_SETS_KEY).map(|it| it.0);
+        let rule_sets = reader
+            .annotations
+            .get(&key::RULE_SETS_KEY)
+            .map(|objects| objects.0);
         for (is_wrong, annotation) in [
             (!is_network && assigned[0].is_some(), key::ASSIGNED_V4.key()),
             (!is_network && assigned[1].is_some(), key::ASSIGNED_V6.key()),
@@ -209,7 +212,7 @@ impl LoadBalancerSpec {
             tags: reader.tags(config),
             selector: reader.selector(),
             rule_sets,
-            ip_mode: reader.annotations.get(&key::IP_MODE).map(|it| it.0),
+            ip_mode: reader.annotations.get(&key::IP_MODE).map(|word| word.0),
             external_only: reader.network(&key::EXTERNAL_ONLY).unwrap_or_default() && !is_internal,
             assigned,
             reserved_ip,
@@ -235,8 +238,8 @@ impl LoadBalancerSpec {
             let all = node
                 .addresses
                 .iter()
-                .filter(|it| it.kind == *kind)
-                .filter_map(|it| it.address.parse::<IpAddr>().ok());
+                .filter(|address| address.kind == *kind)
+                .filter_map(|address| address.address.parse::<IpAddr>().ok());
             { all }.find(|ip| ip.is_ipv6() == is_ipv6)
         };
         let internal = of(&AddressType::InternalIP);

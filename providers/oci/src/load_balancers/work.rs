@@ -37,7 +37,7 @@ pub(super) fn named(answer: &Answer) -> String {
     answer
         .headers
         .get("opc-work-request-id")
-        .and_then(|it| it.to_str().ok())
+        .and_then(|header| header.to_str().ok())
         .unwrap_or_default()
         .to_owned()
 }
@@ -69,7 +69,7 @@ impl WorkRequests {
         self.0
             .lock()
             .get(balancer)
-            .is_some_and(|it| it.change == "PROVISION")
+            .is_some_and(|work_request| work_request.change == "PROVISION")
     }
 
     /// Notes that the load balancer's work request has succeeded.
@@ -82,7 +82,7 @@ impl WorkRequests {
             .0
             .lock()
             .remove(balancer)
-            .filter(|it| !it.id.is_empty());
+            .filter(|work_request| !work_request.id.is_empty());
         if let Some(WorkRequest { change, begun, .. }) = ended {
             let metric = format!("{}_{change}", form.name.to_uppercase());
             api.monitoring
@@ -95,10 +95,10 @@ impl WorkRequests {
         let Some(WorkRequest { id: request, .. }) = self.0.lock().get(balancer).cloned() else {
             return Ok(Work::Done);
         };
-        let is_open = |it: &Value| {
+        let is_open = |object: &Value| {
             ["ACCEPTED", "IN_PROGRESS", "CANCELING"]
                 .iter()
-                .any(|open| it[form.state] == *open)
+                .any(|open| object[form.state] == *open)
         };
         let work = if !request.is_empty() {
             let found: Value = form
@@ -118,7 +118,7 @@ impl WorkRequests {
             Work::Done
         } else {
             let call = Call::get("/20170115/loadBalancers/{id}/workRequests", &[balancer]);
-            let all = api.all(call, |it: &Value| it["id"].to_string()).await;
+            let all = api.all(call, |api: &Value| api["id"].to_string()).await;
             let all = all.or_else(|error| {
                 if error.is_not_found() {
                     Ok(Vec::new())
@@ -152,7 +152,7 @@ impl WorkRequests {
             let errors: Result<Value> = api.network.read(call).await;
             errors
                 .ok()
-                .and_then(|it| it.pointer("/items/0/message").cloned())
+                .and_then(|errors| errors.pointer("/items/0/message").cloned())
         } else {
             of_load_balancer()
         };

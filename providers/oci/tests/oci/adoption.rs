@@ -43,7 +43,10 @@ fn rules(harness: &Harness) -> usize {
                 .as_array()
                 .unwrap()
                 .clone();
-            rules.iter().filter(|it| it["description"] != "ssh").count()
+            rules
+                .iter()
+                .filter(|rule| rule["description"] != "ssh")
+                .count()
         })
     });
     all.iter().flatten().sum()
@@ -216,7 +219,7 @@ async fn move_to_a_load_balancer_of_a_user_keeps_the_rules_and_the_group_of_the_
             .collect();
         let own = groups
             .iter()
-            .filter(|it| it["freeformTags"]["CreatedBy"] == "CCM")
+            .filter(|group| group["freeformTags"]["CreatedBy"] == "CCM")
             .count();
         assert_eq!(own, usize::from(mode == "NSG"));
         harness.delete(&provider, &moved).await.unwrap();
@@ -362,9 +365,9 @@ async fn list_does_not_read_subnets_of_load_balancers_of_others() {
     let harness = Harness::new();
     let [id, _] = add_balancer_of_user(&harness);
     let subnet = "ocid1.subnet.oc1.phx.unreadable";
-    let balancer = |it: &mut Value| {
-        it["subnetIds"] = json!([subnet]);
-        it["networkSecurityGroupIds"] = json!([]);
+    let balancer = |object: &mut Value| {
+        object["subnetIds"] = json!([subnet]);
+        object["networkSecurityGroupIds"] = json!([]);
     };
     balancer(harness.fake.lock().objects.get_mut(&id).unwrap());
     let provider = harness.started().await;
@@ -374,13 +377,17 @@ async fn list_does_not_read_subnets_of_load_balancers_of_others() {
     assert!(
         problems
             .iter()
-            .all(|it| it.severity == cloud_provider::Severity::Ok),
+            .all(|finding| finding.severity == cloud_provider::Severity::Ok),
         "{problems:?}"
     );
     let requests = harness.fake.fault_injector().requests();
-    assert!(requests.iter().any(|it| it.route == "GET /loadBalancers"));
     assert!(
-        !requests.iter().any(|it| it.path.contains(subnet)),
+        requests
+            .iter()
+            .any(|request| request.route == "GET /loadBalancers")
+    );
+    assert!(
+        !requests.iter().any(|request| request.path.contains(subnet)),
         "it is not ours"
     );
 }

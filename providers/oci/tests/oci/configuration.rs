@@ -264,6 +264,6 @@ fn reference_page_has_the_tables_of_the_declarations() {
     }
     assert!(
         all.iter()
-            .all(|(_, all)| all.iter().all(|it| it.row().default_is_accepted))
+            .all(|(_, all)| all.iter().all(|setting| setting.row().default_is_accepted))
     );
 }

@@ -105,7 +105,7 @@ async fn every_request_and_answer_fits_the_description() {
         harness
             .patches()
             .iter()
-            .any(|(_, it)| it["spec"]["podCIDRs"].is_array()),
+            .any(|(_, patch)| patch["spec"]["podCIDRs"].is_array()),
         "Pod ranges"
     );
     let request = LookupRequest {
@@ -125,7 +125,7 @@ async fn every_request_and_answer_fits_the_description() {
             .diagnose()
             .await
             .iter()
-            .all(|it| it.severity == Severity::Ok)
+            .all(|finding| finding.severity == Severity::Ok)
     );
     let seen: Value = check.read(Call::get("/__contract", &[])).await.unwrap();
     println!("{:#}", seen["operations"]);

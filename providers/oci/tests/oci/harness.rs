@@ -154,7 +154,7 @@ impl Harness {
         );
         let mut cloud = self.fake.lock();
         let range = json!({"flexcidr-primary-vnic": "{\"ip-count\": 64, \"cidr-blocks\": [\"10.1.0.0/16\"]}"});
-        cloud.change_instance("worker-1", |it| it["metadata"] = range.clone());
+        cloud.change_instance("worker-1", |instance| instance["metadata"] = range.clone());
         cloud.add_vnic(
             "worker-1",
             "10.0.9.9",
@@ -365,18 +365,18 @@ pub(crate) fn rules(harness: &Harness, list: &str, direction: &str) -> Vec<Strin
     } else {
         "destination"
     };
-    let text = |it: &Value| {
+    let text = |object: &Value| {
         format!(
             "{} {}",
-            it[peer].as_str().unwrap(),
-            it["tcpOptions"]["destinationPortRange"]["min"]
+            object[peer].as_str().unwrap(),
+            object["tcpOptions"]["destinationPortRange"]["min"]
         )
     };
     let ours = rules
         .as_array()
         .unwrap()
         .iter()
-        .filter(|it| it["description"] != "ssh");
+        .filter(|rule| rule["description"] != "ssh");
     let mut all: Vec<_> = ours.map(text).collect();
     all.sort();
     all

@@ -116,7 +116,7 @@ async fn new_node_port_is_open_before_backends_move_and_the_old_one_until_then()
     let changes = harness.changes();
     let without_tag: Vec<_> = changes
         .iter()
-        .filter(|it| *it != "PUT /loadBalancers/{id}")
+        .filter(|change| *change != "PUT /loadBalancers/{id}")
         .collect();
     assert_eq!(without_tag, [lists, lists, set, lists, lists, set]);
     assert_eq!(
@@ -170,7 +170,7 @@ async fn dual_stack_network_load_balancer_has_a_listener_for_each_family() {
         made["listeners"].as_object().map(serde_json::Map::len),
         Some(2)
     );
-    assert_eq!(status.ingress.map(|it| it.len()), Some(2));
+    assert_eq!(status.ingress.map(|ingress| ingress.len()), Some(2));
     assert_eq!(
         rules(&harness, "balancers", "ingress"),
         ["0.0.0.0/0 80", "::/0 80"]
@@ -232,12 +232,12 @@ async fn change_of_kind_keeps_the_rules_and_the_group_that_both_kinds_need() {
             .collect();
         assert_eq!(
             made["networkSecurityGroupIds"],
-            json!(groups.iter().map(|it| &it["id"]).collect::<Vec<_>>())
+            json!(groups.iter().map(|group| &group["id"]).collect::<Vec<_>>())
         );
         assert!(
             groups
                 .iter()
-                .all(|it| it["securityRules"].as_array().unwrap().len() == 1),
+                .all(|group| group["securityRules"].as_array().unwrap().len() == 1),
             "{groups:#?}"
         );
         harness.delete(&provider, &moved).await.unwrap();
@@ -736,7 +736,9 @@ async fn load_balancers_in_creation_are_polled_with_one_list() {
         )
     };
     let mut services: Vec<_> = (0..10).map(web).collect();
-    let all = services.iter_mut().map(|it| harness.ensure(&provider, it));
+    let all = services
+        .iter_mut()
+        .map(|service| harness.ensure(&provider, service));
     assert!(
         futures::future::join_all(all)
             .await
@@ -744,7 +746,12 @@ async fn load_balancers_in_creation_are_polled_with_one_list() {
             .all(Result::is_ok)
     );
     let requests = harness.fake.fault_injector().requests();
-    let count = |route: &str| requests.iter().filter(|it| it.route == route).count();
+    let count = |route: &str| {
+        requests
+            .iter()
+            .filter(|request| request.route == route)
+            .count()
+    };
     assert_eq!(
         (
             count("POST /loadBalancers"),
@@ -810,7 +817,7 @@ async fn load_balancer_of_a_user_is_adopted_and_kept() {
     assert_eq!(
         made["listeners"]
             .as_object()
-            .map(|it| it.keys().cloned().collect::<Vec<_>>()),
+            .map(|listeners| listeners.keys().cloned().collect::<Vec<_>>()),
         Some(vec!["TCP-80".to_owned(), "site".to_owned()])
     );
     harness.fake.fault_injector().forget_requests();
@@ -1191,7 +1198,7 @@ async fn doctor_names_the_policy_statement_that_is_missing() {
         let findings = provider.diagnose().await;
         let found: Vec<_> = findings
             .iter()
-            .filter(|it| it.severity != cloud_provider::Severity::Ok)
+            .filter(|finding| finding.severity != cloud_provider::Severity::Ok)
             .collect();
         assert_eq!(found.len(), 1, "{route}: {findings:?}");
         assert!(
@@ -1246,7 +1253,7 @@ async fn explain_shows_the_health_of_backends() {
             .diagnose()
             .await
             .iter()
-            .all(|it| it.severity == cloud_provider::Severity::Ok)
+            .all(|finding| finding.severity == cloud_provider::Severity::Ok)
     );
 }
 
@@ -1263,11 +1270,11 @@ async fn durations_of_changes_are_pushed_if_the_configuration_asks_for_it() {
     let requests = harness.fake.fault_injector().requests();
     let bodies = requests
         .iter()
-        .filter(|it| it.route == "POST /metrics")
-        .map(|it| &it.body["metricData"][0]);
+        .filter(|request| request.route == "POST /metrics")
+        .map(|request| &request.body["metricData"][0]);
     let names: Vec<_> = bodies
         .clone()
-        .map(|it| it["name"].as_str().unwrap().to_owned())
+        .map(|bodies| bodies["name"].as_str().unwrap().to_owned())
         .collect();
     assert_eq!(
         names,
@@ -1282,6 +1289,6 @@ async fn durations_of_changes_are_pushed_if_the_configuration_asks_for_it() {
     assert!(
         bodies
             .clone()
-            .all(|it| it["datapoints"][0]["value"].is_number() && it["namespace"] == "ccm")
+            .all(|body| body["datapoints"][0]["value"].is_number() && body["namespace"] == "ccm")
     );
 }

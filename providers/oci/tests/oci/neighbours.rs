@@ -33,7 +33,7 @@ fn move_to_second_subnet(harness: &Harness, node: &str) {
     cloud.objects.insert(SECOND.1.to_owned(), list);
     let number = cloud
         .all("instance")
-        .find(|it| it["displayName"] == node)
+        .find(|object| object["displayName"] == node)
         .unwrap()["id"]
         .clone();
     let number = number
@@ -104,10 +104,9 @@ async fn unknown_subnet_of_a_node_removes_no_rule_after_a_restart() {
     // The instances are in another compartment, which the list does not show, and cannot be read for now.
     let elsewhere = json!("ocid1.compartment.oc1..elsewhere");
     for name in ["worker-1", "worker-2"] {
-        harness
-            .fake
-            .lock()
-            .change_instance(name, |it| it["compartmentId"] = elsewhere.clone());
+        harness.fake.lock().change_instance(name, |instance| {
+            instance["compartmentId"] = elsewhere.clone()
+        });
     }
     let provider = harness.started().await;
     harness
@@ -184,7 +183,7 @@ async fn families_of_the_service_decide_about_addresses() {
     let single = json!({"ipFamilyPolicy": "PreferDualStack", "ipFamilies": ["IPv4"]});
     let mut web = service(&[(KIND, "nlb")], single);
     let status = harness.ensure(&provider, &mut web).await.unwrap();
-    assert_eq!(status.ingress.map(|it| it.len()), Some(1));
+    assert_eq!(status.ingress.map(|ingress| ingress.len()), Some(1));
     let made = harness.balancer("networkloadbalancer");
     assert_eq!(
         made["listeners"].as_object().map(serde_json::Map::len),
@@ -221,7 +220,7 @@ async fn policy_for_one_kind_is_enough_if_no_service_has_the_other() {
 #[tokio::test(start_paused = true)]
 async fn service_is_deleted_although_subnets_and_security_lists_no_longer_exist() {
     let [nodes, balancers] =
-        ["nodes", "balancers"].map(|it| format!("ocid1.securitylist.oc1.phx.{it}"));
+        ["nodes", "balancers"].map(|balancers| format!("ocid1.securitylist.oc1.phx.{balancers}"));
     let missing: [&[&str]; 4] = [
         &[NODE_SUBNET, &nodes],
         &[&nodes],
@@ -247,7 +246,7 @@ async fn service_is_deleted_although_subnets_and_security_lists_no_longer_exist(
         );
         for list in ["nodes", "balancers"]
             .into_iter()
-            .filter(|list| !missing.iter().any(|it| it.ends_with(list)))
+            .filter(|list| !missing.iter().any(|missing| missing.ends_with(list)))
         {
             assert_eq!(rules(&harness, list, "ingress"), [""; 0], "{missing:?}");
         }
@@ -291,7 +290,7 @@ async fn settings_that_a_user_gave_a_backend_stay_when_a_node_joins() {
         assert_eq!(backends.len(), 3, "{kind}");
         let kept = backends
             .iter()
-            .find(|it| it["ipAddress"] == changed)
+            .find(|backend| backend["ipAddress"] == changed)
             .unwrap();
         settings
             .as_object()

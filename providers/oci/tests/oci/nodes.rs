@@ -36,7 +36,7 @@ async fn addresses(provider: &Oci, node: &Node) -> Vec<String> {
     else {
         panic!()
     };
-    let text = |it: &NodeAddress| format!("{} {}", it.kind.as_str(), it.address);
+    let text = |address: &NodeAddress| format!("{} {}", address.kind.as_str(), address.address);
     metadata.node_addresses.iter().map(text).collect()
 }
 
@@ -57,7 +57,7 @@ fn change_vnic(harness: &Harness, change: impl Fn(&mut Value)) {
     for address in cloud
         .objects
         .values_mut()
-        .filter(|it| it["vnicId"] == vnic["id"] && it["ipAddress"].is_string())
+        .filter(|object| object["vnicId"] == vnic["id"] && object["ipAddress"].is_string())
     {
         address["ipAddress"] = vnic["privateIp"].clone();
     }
@@ -129,7 +129,7 @@ async fn instance_of_another_network_does_not_stand_for_a_node() {
             .objects
             .iter_mut()
             .filter(|(id, _)| id.ends_with(&number))
-            .map(|(_, it)| it)
+            .map(|(_, object)| object)
         {
             if it["subnetId"].is_string() {
                 it["subnetId"] = "ocid1.subnet.oc1.phx.theirs".into();
@@ -179,10 +179,10 @@ async fn addresses_are_those_of_the_primary_vnic() {
     let harness = Harness::new();
     let provider = harness.started().await;
     let set = |private: &'static str, public: Value| {
-        change_vnic(&harness, move |it| {
-            it["privateIp"] = private.into();
-            it["publicIp"] = public.clone();
-            it["ipv6Addresses"] = json!(["fd00::5", "2603:c020::5"]);
+        change_vnic(&harness, move |vnic| {
+            vnic["privateIp"] = private.into();
+            vnic["publicIp"] = public.clone();
+            vnic["ipv6Addresses"] = json!(["fd00::5", "2603:c020::5"]);
         });
     };
     set("10.0.0.5", "129.1.2.3".into());
@@ -236,10 +236,9 @@ async fn instance_that_may_not_be_read_is_not_taken_for_deleted() {
         "{error:?}"
     );
     harness.fake.fault_injector().clear_faults();
-    harness
-        .fake
-        .lock()
-        .change_instance("worker-1", |it| it["lifecycleState"] = "STOPPED".into());
+    harness.fake.lock().change_instance("worker-1", |instance| {
+        instance["lifecycleState"] = "STOPPED".into()
+    });
     let stopped = state(&provider, &node).await.unwrap();
     assert!(
         matches!(
@@ -251,10 +250,9 @@ async fn instance_that_may_not_be_read_is_not_taken_for_deleted() {
         ),
         "{stopped:?}"
     );
-    harness
-        .fake
-        .lock()
-        .change_instance("worker-1", |it| it["lifecycleState"] = "TERMINATED".into());
+    harness.fake.lock().change_instance("worker-1", |instance| {
+        instance["lifecycleState"] = "TERMINATED".into()
+    });
     assert!(!matches!(
         state(&provider, &node).await,
         Ok(InstanceState::Present { .. })
@@ -289,7 +287,7 @@ async fn nodes_get_the_labels_and_the_annotation_that_they_lack_with_one_patch()
         patches
             .iter()
             .find(|(path, _)| path.ends_with(name))
-            .map(|(_, it)| it["metadata"].clone())
+            .map(|(_, patch)| patch["metadata"].clone())
             .unwrap()
     };
     let annotation = json!({"oci.oraclecloud.com/compartment-id": oci_fake::COMPARTMENT});
@@ -312,8 +310,8 @@ async fn instances_of_openshift_get_the_tags_of_the_configuration() {
         labels: openshift.into_iter().collect(),
         ..node(&harness)
     });
-    harness.fake.lock().change_instance("worker-1", |it| {
-        it["definedTags"] = json!({"theirs": {"team": "web"}})
+    harness.fake.lock().change_instance("worker-1", |instance| {
+        instance["definedTags"] = json!({"theirs": {"team": "web"}})
     });
     let tags = "tags:\n  common:\n    defined: {cost: {center: \"7\"}}\n";
     let _provider = harness.started_as(&[], tags).await;
@@ -322,7 +320,7 @@ async fn instances_of_openshift_get_the_tags_of_the_configuration() {
         .fake
         .lock()
         .all("instance")
-        .map(|it| it["definedTags"].clone())
+        .map(|object| object["definedTags"].clone())
         .collect();
     let own = json!({"cost": {"center": "7"}, "openshift-tags": {"openshift-resource": "openshift-resource-infra"}});
     let mut first = own.clone();
@@ -337,8 +335,8 @@ async fn instances_of_openshift_get_the_tags_of_the_configuration() {
 async fn node_of_openshift_has_the_address_of_its_boot_volumes_vnic() {
     let harness = Harness::new();
     let tags = json!({"openshift-abc": {"boot-volume-type": "ISCSI"}});
-    harness.fake.lock().change_instance("worker-1", |it| {
-        it["definedTags"] = json!({"openshift-abc": {}})
+    harness.fake.lock().change_instance("worker-1", |instance| {
+        instance["definedTags"] = json!({"openshift-abc": {}})
     });
     harness.fake.lock().add_vnic("worker-1", "10.0.9.9", &tags);
     harness
@@ -363,9 +361,9 @@ async fn pod_ranges_are_address_blocks_of_the_primary_vnic() {
     harness
         .fake
         .lock()
-        .change_instance("worker-1", |it| it["metadata"] = wanted.clone());
-    harness.fake.lock().change_instance("worker-2", |it| {
-        it["metadata"] = json!({"flexcidr-primary-vnic": "{\"ip-count\": 65}"})
+        .change_instance("worker-1", |instance| instance["metadata"] = wanted.clone());
+    harness.fake.lock().change_instance("worker-2", |instance| {
+        instance["metadata"] = json!({"flexcidr-primary-vnic": "{\"ip-count\": 65}"})
     });
     let _provider = harness
         .started_as(&[("ENABLE_FLEX_CIDR_CONTROLLER", "true")], "")
@@ -374,7 +372,7 @@ async fn pod_ranges_are_address_blocks_of_the_primary_vnic() {
     let mut ranges: Vec<_> = harness
         .patches()
         .into_iter()
-        .filter(|(_, it)| it["spec"].is_object())
+        .filter(|(_, patch)| patch["spec"].is_object())
         .collect();
     ranges.dedup();
     assert_eq!(ranges.len(), 1, "{ranges:?}");
@@ -387,7 +385,7 @@ async fn pod_ranges_are_address_blocks_of_the_primary_vnic() {
         .fake
         .lock()
         .all("privateip")
-        .filter(|it| it["freeformTags"]["pod-cidr"].is_string())
+        .filter(|object| object["freeformTags"]["pod-cidr"].is_string())
         .cloned()
         .collect();
     assert_eq!(
@@ -401,7 +399,7 @@ async fn pod_ranges_are_address_blocks_of_the_primary_vnic() {
     harness
         .fake
         .lock()
-        .change_instance("worker-2", |it| it["metadata"] = json!({}));
+        .change_instance("worker-2", |instance| instance["metadata"] = json!({}));
     tokio::time::sleep(Duration::from_secs(90)).await;
     harness.events();
     harness.fake.fault_injector().forget_requests();
@@ -415,7 +413,7 @@ async fn pod_ranges_are_address_blocks_of_the_primary_vnic() {
         .fault_injector()
         .requests()
         .iter()
-        .filter(|it| it.path.ends_with(&id))
+        .filter(|request| request.path.ends_with(&id))
         .count();
     assert_eq!(
         (&*harness.events(), reads),

@@ -30,7 +30,7 @@ fn show(harness: &Harness, services: &[Service]) {
     let nodes = harness.cluster.nodes();
     let nodes: Vec<Value> = nodes
         .iter()
-        .map(|it| json!({"spec": {"providerID": *it.provider_id}}))
+        .map(|node| json!({"spec": {"providerID": *node.provider_id}}))
         .collect();
     harness
         .cluster
@@ -71,7 +71,7 @@ async fn orphans_keep_the_rules_that_live_services_need_and_no_other_rules() {
     let owned = balancers.owned(&cluster()).await.unwrap();
     let orphan = owned
         .into_iter()
-        .find(|it| it.owner == Owner::Service(MAIL.to_owned()))
+        .find(|resource| resource.owner == Owner::Service(MAIL.to_owned()))
         .unwrap();
     let error = balancers
         .delete_owned(&cluster(), &orphan, &[])
@@ -120,7 +120,7 @@ async fn deletion_keeps_rules_of_users_for_ports_of_other_services() {
         let left = |list: &str, rule: &str| {
             rules(&harness, list, "ingress")
                 .iter()
-                .filter(|it| *it == rule)
+                .filter(|other_rule| *other_rule == rule)
                 .count()
         };
         assert_eq!(

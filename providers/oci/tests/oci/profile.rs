@@ -40,7 +40,11 @@ impl Default for OciCloud {
 }
 
 fn objects(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_object().into_iter().flatten().map(|(_, it)| it)
+    value
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(_, object)| object)
 }
 
 impl OciCloud {
@@ -198,28 +202,28 @@ impl CloudProfile for OciCloud {
         format!("{NAME}://{}", self.fake.lock().add_instance(name))
     }
     fn stop(&self, name: &str) {
-        self.fake
-            .lock()
-            .change_instance(name, |it| it["lifecycleState"] = "STOPPED".into());
+        self.fake.lock().change_instance(name, |instance| {
+            instance["lifecycleState"] = "STOPPED".into()
+        });
     }
     fn start(&self, name: &str) {
-        self.fake
-            .lock()
-            .change_instance(name, |it| it["lifecycleState"] = "RUNNING".into());
+        self.fake.lock().change_instance(name, |instance| {
+            instance["lifecycleState"] = "RUNNING".into()
+        });
     }
     fn terminate(&self, name: &str) {
         self.fake.lock().remove_instance(name);
     }
     fn machines(&self) -> Vec<Machine> {
-        let machine = |it: &Value| Machine {
-            name: text(&it["displayName"]),
-            provider_id: format!("{NAME}://{}", text(&it["id"])),
-            is_stopped: it["lifecycleState"] == "STOPPED",
+        let machine = |object: &Value| Machine {
+            name: text(&object["displayName"]),
+            provider_id: format!("{NAME}://{}", text(&object["id"])),
+            is_stopped: object["lifecycleState"] == "STOPPED",
         };
         self.fake
             .lock()
             .all("instance")
-            .filter(|it| !text(&it["id"]).contains("others"))
+            .filter(|object| !text(&object["id"]).contains("others"))
             .map(machine)
             .collect()
     }
@@ -229,22 +233,22 @@ impl CloudProfile for OciCloud {
         let all = cloud
             .all("loadbalancer")
             .chain(cloud.all("networkloadbalancer"));
-        all.filter(|it| it["lifecycleState"] != "DELETING")
-            .map(|it| Self::facts(&cloud, it))
+        all.filter(|object| object["lifecycleState"] != "DELETING")
+            .map(|object| Self::facts(&cloud, object))
             .collect()
     }
     fn leftovers(&self) -> Vec<String> {
         if !self.load_balancers().is_empty() {
             return Vec::new();
         }
-        let is_left = |it: &Value| {
-            it["freeformTags"]["CreatedBy"] == "CCM"
-                || it["rule"].is_object() && it["rule"]["description"] != "ssh"
+        let is_left = |object: &Value| {
+            object["freeformTags"]["CreatedBy"] == "CCM"
+                || object["rule"].is_object() && object["rule"]["description"] != "ssh"
         };
         self.objects()
             .into_iter()
             .filter(is_left)
-            .map(|it| it.to_string())
+            .map(|object| object.to_string())
             .collect()
     }
     fn objects(&self) -> Vec<Value> {
@@ -263,12 +267,12 @@ impl CloudProfile for OciCloud {
         let mut rules = Vec::new();
         for object in &mut all {
             for key in ["id", "timeCreated", "etag"] {
-                object.as_object_mut().map(|it| it.remove(key));
+                object.as_object_mut().map(|object| object.remove(key));
             }
             // Groups of Nodes keep the mark that rules are managed.
             object["freeformTags"]
                 .as_object_mut()
-                .map(|it| it.remove("ManagedBy"));
+                .map(|freeform_tags| freeform_tags.remove("ManagedBy"));
             // A change that is the last one may still be in progress.
             if object["lifecycleState"] == "UPDATING" {
                 object["lifecycleState"] = "ACTIVE".into();
@@ -289,7 +293,7 @@ impl CloudProfile for OciCloud {
                 .as_object_mut()
                 .into_iter()
                 .flatten()
-                .map(|(_, it)| it)
+                .map(|(_, backend_set)| backend_set)
             {
                 set["backends"]
                     .as_array_mut()
@@ -343,7 +347,7 @@ impl CloudProfile for OciCloud {
     fn things_of_others(&self) -> Vec<Value> {
         self.objects()
             .into_iter()
-            .filter(|it| it["displayName"] == THEIRS)
+            .filter(|object| object["displayName"] == THEIRS)
             .collect()
     }
 
@@ -374,8 +378,8 @@ impl CloudProfile for OciCloud {
         let all = cloud
             .objects
             .values_mut()
-            .filter(|it| it["listeners"].is_object());
-        all.for_each(|it| it["isDeleteProtectionEnabled"] = is_protected.into());
+            .filter(|object| object["listeners"].is_object());
+        all.for_each(|object| object["isDeleteProtectionEnabled"] = is_protected.into());
         !self.is_network
     }
     fn tamper(&self) -> bool {
@@ -385,7 +389,7 @@ impl CloudProfile for OciCloud {
             .objects
             .values_mut()
             .filter(of)
-            .for_each(|it| it["listeners"] = json!({}));
+            .for_each(|object| object["listeners"] = json!({}));
         true
     }
     fn remove_load_balancers(&self) -> bool {
@@ -393,7 +397,7 @@ impl CloudProfile for OciCloud {
         self.fake
             .lock()
             .objects
-            .retain(|id, it| !id.starts_with(&prefix) || it["displayName"] == THEIRS);
+            .retain(|id, object| !id.starts_with(&prefix) || object["displayName"] == THEIRS);
         true
     }
 

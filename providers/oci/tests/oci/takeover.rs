@@ -15,12 +15,12 @@ fn shown(service: &Service) -> Vec<Option<String>> {
     let balancer = service
         .status
         .as_ref()
-        .and_then(|it| it.load_balancer.as_ref());
+        .and_then(|status| status.load_balancer.as_ref());
     balancer
-        .and_then(|it| it.ingress.as_ref())
+        .and_then(|balancer| balancer.ingress.as_ref())
         .into_iter()
         .flatten()
-        .map(|it| it.ip.clone())
+        .map(|ingress| ingress.ip.clone())
         .collect()
 }
 
@@ -55,7 +55,7 @@ fn recorded(left: &Value) -> (Harness, Vec<Service>) {
     );
     let services = list(&left["services"])
         .into_iter()
-        .map(|it| serde_json::from_value(it).unwrap())
+        .map(|service| serde_json::from_value(service).unwrap())
         .collect();
     (harness, services)
 }
@@ -97,8 +97,8 @@ async fn backends_that_the_go_program_left_out_are_added_with_one_write_of_the_t
     let mut left: Value = serde_json::from_str(include_str!("go.json")).unwrap();
     let is_sought = |service: &Value| service["metadata"]["name"] == "two-ports";
     let service = list(&left["services"]).into_iter().find(is_sought).unwrap();
-    let is_its = |it: &&mut Value| {
-        it["displayName"] == service["metadata"]["uid"] && it["backendSets"].is_object()
+    let is_its = |object: &&mut Value| {
+        object["displayName"] == service["metadata"]["uid"] && object["backendSets"].is_object()
     };
     let balancer = left["objects"]
         .as_object_mut()

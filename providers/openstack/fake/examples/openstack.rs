@@ -12,7 +12,7 @@ async fn main() -> std::io::Result<()> {
         .unwrap_or_else(|| "127.0.0.1:9999".to_owned());
     let count: usize = std::env::args()
         .nth(2)
-        .and_then(|it| it.parse().ok())
+        .and_then(|arg| arg.parse().ok())
         .unwrap_or(3);
     let port = Port::open(&address).await?;
     let fake = Fake::new(Options {
@@ -23,7 +23,7 @@ async fn main() -> std::io::Result<()> {
     let public = fake.add_external_network("public", "172.24.4.0/24");
     let router = fake.add_router("k8s-router", &network.subnet);
     let servers: Vec<String> = (0..count)
-        .map(|it| fake.add_server(&format!("worker-{it}"), &network).id)
+        .map(|number| fake.add_server(&format!("worker-{number}"), &network).id)
         .collect();
     println!(
         "network {} subnet {} public {} router {router} servers {:?}",

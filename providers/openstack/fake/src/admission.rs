@@ -36,8 +36,8 @@ pub(crate) fn admit(model: &Model, request: &mut ApiRequest) -> Result<(), Refus
     }
     let version = request
         .header("openstack-api-version")
-        .and_then(|it| it.trim().strip_prefix("compute 2."));
-    match version.map(|it| it.parse::<u32>().unwrap_or(u32::MAX)) {
+        .and_then(|header| header.trim().strip_prefix("compute 2."));
+    match version.map(|version| version.parse::<u32>().unwrap_or(u32::MAX)) {
         Some(minor)
             if request.service == Service::Compute && minor > model.options.microversion =>
         {

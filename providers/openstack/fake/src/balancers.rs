@@ -54,12 +54,12 @@ fn vip(model: &mut Model, project: &str, wanted: &Object, id: &str) -> Result<Ob
         wanted
             .get(key)
             .and_then(Value::as_str)
-            .filter(|it| !it.is_empty())
+            .filter(|text| !text.is_empty())
     };
     if let Some(port) = given("vip_port_id") {
         let found = model
             .get(Kind::Port, port)
-            .filter(|it| model.is_visible(Kind::Port, it, project));
+            .filter(|port| model.is_visible(Kind::Port, port, project));
         return found
             .cloned()
             .ok_or_else(|| Refusal::invalid(format!("Port {port} not found.")));
@@ -68,13 +68,13 @@ fn vip(model: &mut Model, project: &str, wanted: &Object, id: &str) -> Result<Ob
     let subnet = match (given("vip_subnet_id"), given("vip_network_id")) {
         (Some(subnet), _) => subnet.to_owned(),
         (None, Some(network)) => {
-            let ip = address.and_then(|it| it.parse::<IpAddr>().ok());
+            let ip = address.and_then(|address| address.parse::<IpAddr>().ok());
             let has_room = |id: &str| {
                 ip.is_none_or(|ip| model.range(id).is_some_and(|range| range.contains(&ip)))
             };
             let found = model
                 .subnets_of(network)
-                .map(|it| text(it, "id"))
+                .map(|object| text(object, "id"))
                 .find(|id| has_room(id));
             found
                 .map(str::to_owned)
@@ -87,15 +87,15 @@ fn vip(model: &mut Model, project: &str, wanted: &Object, id: &str) -> Result<Ob
     };
     let is_visible = model
         .get(Kind::Subnet, &subnet)
-        .is_some_and(|it| model.is_visible(Kind::Subnet, it, project));
+        .is_some_and(|subnet| model.is_visible(Kind::Subnet, subnet, project));
     if !is_visible {
         return Err(Refusal::invalid(format!("Subnet {subnet} not found.")));
     }
-    let is_outside = |it: &str| {
+    let is_outside = |text: &str| {
         !model
             .range(&subnet)
-            .zip(it.parse().ok())
-            .is_some_and(|(range, it): (_, IpAddr)| range.contains(&it))
+            .zip(text.parse().ok())
+            .is_some_and(|(range, address): (_, IpAddr)| range.contains(&address))
     };
     if address.is_some_and(is_outside) {
         let provider = wanted
@@ -108,7 +108,7 @@ fn vip(model: &mut Model, project: &str, wanted: &Object, id: &str) -> Result<Ob
             format!("Provider '{provider}' reports error: BadRequestException: 400"),
         ));
     }
-    if let Some(address) = address.filter(|it| model.is_taken(&subnet, it)) {
+    if let Some(address) = address.filter(|address| model.is_taken(&subnet, address)) {
         let message = format!(
             "The VIP IP address is already in use: IP address {address} already allocated in subnet {subnet}"
         );
@@ -137,14 +137,14 @@ fn more_vips(
 ) -> Result<Vec<Value>, Refusal> {
     let mut used: Vec<Value> = items(port, "fixed_ips")
         .iter()
-        .map(|it| it["subnet_id"].clone())
+        .map(|fixed_ip| fixed_ip["subnet_id"].clone())
         .collect();
     let mut vips = Vec::new();
     for vip in items(wanted, "additional_vips") {
         let subnet = vip["subnet_id"].as_str().unwrap_or_default();
         let found = model
             .get(Kind::Subnet, subnet)
-            .filter(|it| model.is_visible(Kind::Subnet, it, project));
+            .filter(|subnet| model.is_visible(Kind::Subnet, subnet, project));
         let found = found.ok_or_else(|| {
             Refusal::invalid(format!("Validation failure: Subnet {subnet} not found"))
         })?;
@@ -163,7 +163,7 @@ fn more_vips(
     }
     let more = vips
         .iter()
-        .map(|it| json!({"subnet_id": it["subnet_id"], "ip_address": it["ip_address"]}));
+        .map(|vip| json!({"subnet_id": vip["subnet_id"], "ip_address": vip["ip_address"]}));
     let all: Vec<Value> = items(port, "fixed_ips")
         .iter()
         .cloned()
@@ -184,12 +184,17 @@ fn check(model: &Model, wanted: &Object) -> Result<(), Refusal> {
         .get("provider")
         .and_then(Value::as_str)
         .unwrap_or("amphora");
-    if !model.options.providers.iter().any(|it| it == provider) {
+    if !model
+        .options
+        .providers
+        .iter()
+        .any(|other_provider| other_provider == provider)
+    {
         return Err(Refusal::invalid(format!(
             "Provider '{provider}' is not enabled."
         )));
     }
-    let is_set = |key: &str| wanted.get(key).is_some_and(|it| !it.is_null());
+    let is_set = |key: &str| wanted.get(key).is_some_and(|key| !key.is_null());
     if let Some(key) = ["flavor_id", "availability_zone"]
         .into_iter()
         .find(|key| is_set(key) && provider == "ovn")
@@ -328,7 +333,7 @@ pub(crate) fn delete(model: &mut Model, request: &ApiRequest) -> Answer {
     }
     let is_cascade = request
         .query("cascade")
-        .is_some_and(|it| it.eq_ignore_ascii_case("true"));
+        .is_some_and(|query| query.eq_ignore_ascii_case("true"));
     let has_parts = model.parts(Kind::Listener, id).next().is_some()
         || model.parts(Kind::Pool, id).next().is_some();
     if has_parts && !is_cascade {

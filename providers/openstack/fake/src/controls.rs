@@ -104,7 +104,7 @@ impl Model {
         Server::of(
             object,
             self.all(Kind::Port)
-                .find(|it| it.get("device_id") == object.get("id")),
+                .find(|entry| entry.get("device_id") == object.get("id")),
         )
     }
 }
@@ -114,13 +114,13 @@ impl Server {
     fn of(object: &Object, port: Option<&Object>) -> Self {
         let own = |key: &str| text(object, key).to_owned();
         let first = port
-            .and_then(|it| items(it, "fixed_ips").first())
-            .and_then(|it| it["ip_address"].as_str());
+            .and_then(|port| items(port, "fixed_ips").first())
+            .and_then(|object| object["ip_address"].as_str());
         Self {
             id: own("id"),
             name: own("name"),
             status: own("status"),
-            port: port.map_or("", |it| text(it, "id")).to_owned(),
+            port: port.map_or("", |port| text(port, "id")).to_owned(),
             ip: first.unwrap_or_default().to_owned(),
         }
     }
@@ -171,7 +171,7 @@ impl Fake {
     pub fn routes(&self, router: &str) -> Vec<Value> {
         self.model()
             .get(Kind::Router, router)
-            .map(|it| items(it, "routes").to_vec())
+            .map(|router| items(router, "routes").to_vec())
             .unwrap_or_default()
     }
 
@@ -267,7 +267,7 @@ impl Fake {
         let mut model = self.model();
         let found = model
             .all_mut(Kind::Server)
-            .find(|it| text(it, "name") == name);
+            .find(|object| text(object, "name") == name);
         found.map(change).is_some()
     }
 
@@ -279,7 +279,7 @@ impl Fake {
         model.add_flavor(&id, flavor);
         let server = model
             .all_mut(Kind::Server)
-            .find(|it| text(it, "name") == name)?;
+            .find(|object| text(object, "name") == name)?;
         set(server, "flavor", id.clone());
         Some(id)
     }
@@ -305,8 +305,8 @@ impl Fake {
         let mut model = self.model();
         let ports = model
             .all(Kind::Port)
-            .filter(|it| text(it, "device_id") == server.id);
-        let ports: Vec<String> = ports.map(|it| text(it, "id").to_owned()).collect();
+            .filter(|object| text(object, "device_id") == server.id);
+        let ports: Vec<String> = ports.map(|ports| text(ports, "id").to_owned()).collect();
         ports.iter().for_each(|port| model.remove_port(port));
         model.remove(Kind::Server, &server.id);
         Some(server)
@@ -322,7 +322,7 @@ impl Fake {
         }
         model
             .all(Kind::Server)
-            .map(|it| Server::of(it, ports.get(text(it, "id")).copied()))
+            .map(|object| Server::of(object, ports.get(text(object, "id")).copied()))
             .collect()
     }
 
@@ -332,7 +332,7 @@ impl Fake {
         let model = self.model();
         let found = model
             .all(Kind::Server)
-            .find(|it| text(it, "name") == name)?;
+            .find(|object| text(object, "name") == name)?;
         Some(model.server(found))
     }
 

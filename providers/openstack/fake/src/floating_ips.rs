@@ -16,7 +16,7 @@ pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
         request,
         Kind::FloatingIp,
         attributes::FLOATING_IP,
-        |_, it| it.clone(),
+        |_, floating_ip| floating_ip.clone(),
     )
 }
 
@@ -46,8 +46,8 @@ fn attach(
     let found = model.one(Kind::Port, project, port)?;
     let fixed = items(found, "fixed_ips")
         .iter()
-        .filter_map(|it| it["ip_address"].as_str())
-        .find(|it| !it.contains(':'));
+        .filter_map(|fixed_ip| fixed_ip["ip_address"].as_str())
+        .find(|ip_address| !ip_address.contains(':'));
     let Some(fixed) = fixed.map(str::to_owned) else {
         let message = format!(
             "Bad floatingip request: Cannot add floating IP to port {port} that has no fixed IPv4 addresses."
@@ -57,7 +57,7 @@ fn attach(
     let id = text(floating, "id");
     if model
         .all(Kind::FloatingIp)
-        .any(|it| text(it, "port_id") == port && text(it, "id") != id)
+        .any(|object| text(object, "port_id") == port && text(object, "id") != id)
     {
         let address = text(floating, "floating_ip_address");
         let network = text(floating, "floating_network_id");
@@ -87,7 +87,7 @@ fn attach(
     let router = model
         .all(Kind::Router)
         .next()
-        .map(|it| text(it, "id").to_owned());
+        .map(|object| text(object, "id").to_owned());
     set(floating, "port_id", port);
     set(floating, "fixed_ip_address", fixed);
     set(floating, "router_id", router);
@@ -100,7 +100,7 @@ fn attach(
 fn subnet(model: &Model, network: &str, wanted: Option<&str>) -> Result<String, Refusal> {
     let is_external = model
         .get(Kind::Network, network)
-        .is_some_and(|it| it["router:external"] == true);
+        .is_some_and(|network| network["router:external"] == true);
     if !is_external {
         let message =
             format!("Bad floatingip request: Network {network} is not a valid external network.");
@@ -108,10 +108,10 @@ fn subnet(model: &Model, network: &str, wanted: Option<&str>) -> Result<String, 
     }
     let mut subnets = model
         .subnets_of(network)
-        .filter(|it| it["ip_version"] == 4)
-        .map(|it| text(it, "id"));
+        .filter(|object| object["ip_version"] == 4)
+        .map(|object| text(object, "id"));
     let found = match wanted {
-        Some(wanted) => subnets.find(|it| *it == wanted),
+        Some(wanted) => subnets.find(|subnet| *subnet == wanted),
         None => subnets.next(),
     };
     found.map(str::to_owned).ok_or_else(|| {

@@ -55,7 +55,7 @@ impl Identity {
     pub(crate) fn project_of(&self, token: &str, now: Instant) -> Option<String> {
         self.tokens
             .get(token)
-            .filter(|it| now < it.ends)?
+            .filter(|token| now < token.ends)?
             .project
             .clone()
     }
@@ -64,7 +64,7 @@ impl Identity {
     pub(crate) fn may_change(&self) -> bool {
         self.roles
             .iter()
-            .any(|it| ["member", "admin"].contains(&it.as_str()))
+            .any(|role| ["member", "admin"].contains(&role.as_str()))
     }
 
     /// Invalidates all tokens at once.
@@ -77,7 +77,7 @@ impl Identity {
         let by_name = |name: &str| {
             self.projects
                 .iter()
-                .find(|(_, it)| *it == name)
+                .find(|(_, project)| *project == name)
                 .map(|(id, _)| id.clone())
         };
         let found = match (scope["id"].as_str(), scope["name"].as_str()) {
@@ -228,7 +228,7 @@ pub(crate) fn validate(model: &mut Model, request: &ApiRequest) -> Answer {
         .identity
         .tokens
         .get(subject)
-        .map(|it| it.ends - request.now)
+        .map(|token| token.ends - request.now)
         .unwrap_or_default();
     Ok(Reply::new(
         200,

@@ -55,11 +55,11 @@ fn check_options(
     protocol: &str,
     wanted: &Object,
 ) -> Result<(), Refusal> {
-    let is_set = |key: &str| wanted.get(key).is_some_and(|it| !it.is_null());
+    let is_set = |key: &str| wanted.get(key).is_some_and(|key| !key.is_null());
     let has_headers = wanted
         .get("insert_headers")
         .and_then(Value::as_object)
-        .is_some_and(|it| !it.is_empty());
+        .is_some_and(|object| !object.is_empty());
     if has_headers && !["HTTP", "TERMINATED_HTTPS"].contains(&protocol) {
         return Err(Refusal::invalid(format!(
             "insert-headers is not a valid option for a {protocol} protocol listener."
@@ -92,7 +92,7 @@ fn check_options(
     if let Some(limit) = wanted
         .get("connection_limit")
         .and_then(Value::as_i64)
-        .filter(|it| *it < -1)
+        .filter(|number| *number < -1)
     {
         let message = format!(
             "Invalid input for field/attribute connection_limit. Value: '{limit}'. Value should be greater or equal to -1"
@@ -117,13 +117,13 @@ fn check_options(
     let balancer = model.get(Kind::Balancer, balancer);
     let more = balancer
         .into_iter()
-        .flat_map(|it| items(it, "additional_vips"))
+        .flat_map(|balancer| items(balancer, "additional_vips"))
         .map(|vip| &vip["ip_address"]);
     let vips = balancer
-        .and_then(|it| it.get("vip_address"))
+        .and_then(|balancer| balancer.get("vip_address"))
         .into_iter()
         .chain(more);
-    let vips: Vec<IpAddr> = vips.filter_map(|it| it.as_str()?.parse().ok()).collect();
+    let vips: Vec<IpAddr> = vips.filter_map(|vip| vip.as_str()?.parse().ok()).collect();
     for range in items(wanted, "allowed_cidrs")
         .iter()
         .filter_map(Value::as_str)
@@ -170,7 +170,7 @@ pub(crate) fn add(
     let port = wanted
         .get("protocol_port")
         .and_then(Value::as_u64)
-        .filter(|it| (1..=65_535).contains(it));
+        .filter(|number| (1..=65_535).contains(number));
     let port =
         port.ok_or_else(|| Refusal::invalid("Invalid input for field/attribute protocol_port."))?;
     if protocol == "TERMINATED_HTTPS" && text(wanted, "default_tls_container_ref").is_empty() {
@@ -179,10 +179,11 @@ pub(crate) fn add(
         ));
     }
     check_options(model, balancer, protocol, wanted)?;
-    let streams = |it: &str| STREAMS.contains(&it);
-    let clashes = |it: &Object| {
-        let other = text(it, "protocol");
-        it["protocol_port"] == port && (other == protocol || (streams(other) && streams(protocol)))
+    let streams = |text: &str| STREAMS.contains(&text);
+    let clashes = |object: &Object| {
+        let other = text(object, "protocol");
+        object["protocol_port"] == port
+            && (other == protocol || (streams(other) && streams(protocol)))
     };
     if model.parts(Kind::Listener, balancer).any(clashes) {
         let message = format!(

@@ -76,8 +76,9 @@ pub(crate) fn add(
 ) -> Result<Object, Refusal> {
     check(model, wanted)?;
     let (address, port) = key(wanted);
-    let is_there = |it: &Object| {
-        key(it) == (address.clone(), port) && text(it, "provisioning_status") != "PENDING_DELETE"
+    let is_there = |object: &Object| {
+        key(object) == (address.clone(), port)
+            && text(object, "provisioning_status") != "PENDING_DELETE"
     };
     if model.members.get(pool).into_iter().flatten().any(is_there) {
         return Err(taken(&address, port));
@@ -114,7 +115,7 @@ pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
         .get(request.id())
         .into_iter()
         .flatten()
-        .find(|it| text(it, "id") == id);
+        .find(|other_id| text(other_id, "id") == id);
     let member = found.ok_or_else(|| missing(id))?;
     Ok(Reply::new(200, json!({"member": member})))
 }
@@ -161,22 +162,23 @@ pub(crate) fn replace(model: &mut Model, request: &ApiRequest) -> Answer {
         .flatten()
         .filter_map(Value::as_object)
         .collect();
-    wanted.iter().try_for_each(|it| check(model, it))?;
+    wanted.iter().try_for_each(|object| check(model, object))?;
     model.may_change_pool(&balancer, request.id(), &request.project)?;
     let mut keys = std::collections::BTreeSet::new();
     if let Some((address, port)) = wanted
         .iter()
-        .map(|it| key(it))
-        .find(|it| !keys.insert(it.clone()))
+        .map(|object| key(object))
+        .find(|key| !keys.insert(key.clone()))
     {
         return Err(taken(&address, port));
     }
     let is_additive = request
         .query("additive_only")
-        .is_some_and(|it| it.eq_ignore_ascii_case("true"));
+        .is_some_and(|query| query.eq_ignore_ascii_case("true"));
     let updated = model.clock.local();
     let members = model.members.entry(request.id().to_owned()).or_default();
-    let by_key: std::collections::BTreeMap<_, _> = wanted.iter().map(|it| (key(it), *it)).collect();
+    let by_key: std::collections::BTreeMap<_, _> =
+        wanted.iter().map(|object| (key(object), *object)).collect();
     let mut known = std::collections::BTreeSet::new();
     for member in members.iter_mut() {
         match by_key.get(&key(member)) {
@@ -184,7 +186,7 @@ pub(crate) fn replace(model: &mut Model, request: &ApiRequest) -> Answer {
                 known.insert(key(member));
                 for key in ["name", "monitor_port", "monitor_address"]
                     .into_iter()
-                    .filter(|it| !wanted.contains_key(*it))
+                    .filter(|monitor_address| !wanted.contains_key(*monitor_address))
                 {
                     set(
                         member,
@@ -203,7 +205,10 @@ pub(crate) fn replace(model: &mut Model, request: &ApiRequest) -> Answer {
             None => {}
         }
     }
-    for new in wanted.into_iter().filter(|it| !known.contains(&key(it))) {
+    for new in wanted
+        .into_iter()
+        .filter(|object| !known.contains(&key(object)))
+    {
         add(model, &request.project, request.id(), new)?;
     }
     begin(model, request, &balancer);
@@ -218,7 +223,7 @@ fn member_mut<'a>(model: &'a mut Model, request: &ApiRequest) -> Result<&'a mut 
         .get_mut(request.id())
         .into_iter()
         .flatten()
-        .find(|it| text(it, "id") == id);
+        .find(|member| text(member, "id") == id);
     found.ok_or_else(|| missing(id))
 }
 

@@ -188,7 +188,7 @@ impl Model {
     /// Returns an object that the project may see.
     pub(crate) fn one(&self, kind: Kind, project: &str, id: &str) -> Result<&Object, Refusal> {
         self.get(kind, id)
-            .filter(|it| self.is_visible(kind, it, project))
+            .filter(|id| self.is_visible(kind, id, project))
             .ok_or_else(|| kind.not_found(id))
     }
 
@@ -201,7 +201,7 @@ impl Model {
     ) -> Result<&mut Object, Refusal> {
         let found = self.objects.get_mut(&kind).and_then(|all| all.get_mut(id));
         found
-            .filter(|it| text(it, "project_id") == project)
+            .filter(|object| text(object, "project_id") == project)
             .ok_or_else(|| kind.not_found(id))
     }
 
@@ -232,7 +232,7 @@ impl Model {
         };
         if self
             .all(kind)
-            .filter(|it| text(it, "project_id") == project)
+            .filter(|object| text(object, "project_id") == project)
             .count()
             < *most
         {

@@ -35,7 +35,9 @@ fn is_http(kind: &str) -> bool {
 }
 
 pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
-    pages::list(model, request, Kind::Monitor, FILTERS, |_, it| plain(it))
+    pages::list(model, request, Kind::Monitor, FILTERS, |_, object| {
+        plain(object)
+    })
 }
 
 /// Returns a monitor without its load balancer, which Octavia does not show.
@@ -59,7 +61,7 @@ fn check(
     kind: &str,
     wanted: &Object,
 ) -> Result<(), Refusal> {
-    let is_set = |key: &str| wanted.get(key).is_some_and(|it| !it.is_null());
+    let is_set = |key: &str| wanted.get(key).is_some_and(|key| !key.is_null());
     let of_http = ["http_method", "url_path", "expected_codes"];
     if let Some(key) = of_http
         .into_iter()
@@ -74,7 +76,7 @@ fn check(
     }
     let protocol = model
         .get(Kind::Pool, pool)
-        .map_or("", |it| text(it, "protocol"));
+        .map_or("", |pool| text(pool, "protocol"));
     if kind == "UDP-CONNECT" && !["UDP", "SCTP"].contains(&protocol) {
         return Err(Refusal::invalid(
             "Validation failure: The UDP-CONNECT type is only supported for pools of type UDP/SCTP.",
@@ -98,7 +100,7 @@ fn check(
         if wanted
             .get(key)
             .and_then(Value::as_u64)
-            .is_some_and(|it| !(1..=10).contains(&it))
+            .is_some_and(|number| !(1..=10).contains(&number))
         {
             return Err(Refusal::invalid(format!(
                 "Invalid input for field/attribute {key}. Value should be between 1 and 10"
@@ -180,7 +182,7 @@ fn begin(model: &mut Model, request: &ApiRequest, balancer: &str, pool: &str) {
 fn pool_of(monitor: &Object) -> String {
     items(monitor, "pools")
         .first()
-        .and_then(|it| it["id"].as_str())
+        .and_then(|pool| pool["id"].as_str())
         .unwrap_or_default()
         .to_owned()
 }

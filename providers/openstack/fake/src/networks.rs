@@ -16,13 +16,13 @@ impl Model {
     /// Returns the range of a subnet.
     pub(crate) fn range(&self, subnet: &str) -> Option<IpNet> {
         self.get(Kind::Subnet, subnet)
-            .and_then(|it| text(it, "cidr").parse().ok())
+            .and_then(|subnet| text(subnet, "cidr").parse().ok())
     }
 
     /// Returns the subnets of a network.
     pub(crate) fn subnets_of(&self, network: &str) -> impl Iterator<Item = &Object> {
         self.all(Kind::Subnet)
-            .filter(move |it| text(it, "network_id") == network)
+            .filter(move |object| text(object, "network_id") == network)
     }
 
     /// Returns a free address of a subnet.
@@ -57,12 +57,14 @@ impl Model {
         let has = |port: &Object| {
             crate::model::list(port, "fixed_ips")
                 .iter()
-                .any(|it| it["ip_address"] == address && it["subnet_id"] == subnet)
+                .any(|fixed_ip| {
+                    fixed_ip["ip_address"] == address && fixed_ip["subnet_id"] == subnet
+                })
         };
         self.all(Kind::Port).any(has)
             || self
                 .all(Kind::FloatingIp)
-                .any(|it| text(it, "floating_ip_address") == address)
+                .any(|object| text(object, "floating_ip_address") == address)
     }
 }
 
@@ -105,7 +107,7 @@ fn shown(model: &Model, network: &Object) -> Object {
     let mut shown = network.clone();
     let subnets = model
         .subnets_of(text(network, "id"))
-        .map(|it| text(it, "id"));
+        .map(|object| text(object, "id"));
     shown.insert("subnets".to_owned(), subnets.collect());
     shown
 }
@@ -120,9 +122,13 @@ pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
 }
 
 pub(crate) fn list_subnets(model: &mut Model, request: &ApiRequest) -> Answer {
-    pages::list(model, request, Kind::Subnet, attributes::SUBNET, |_, it| {
-        it.clone()
-    })
+    pages::list(
+        model,
+        request,
+        Kind::Subnet,
+        attributes::SUBNET,
+        |_, subnet| subnet.clone(),
+    )
 }
 
 pub(crate) fn get_subnet(model: &mut Model, request: &ApiRequest) -> Answer {

@@ -23,7 +23,7 @@ pub(crate) fn set_state(object: &mut Object, state: &str) {
 pub(crate) fn is_of(object: &Object, balancer: &str) -> bool {
     items(object, "loadbalancers")
         .iter()
-        .any(|it| it["id"] == balancer)
+        .any(|loadbalancer| loadbalancer["id"] == balancer)
 }
 
 /// Deletes a listener or pool, during which its load balancer is busy.
@@ -42,7 +42,7 @@ pub(crate) fn delete_part(model: &mut Model, request: &ApiRequest, kind: Kind) -
 pub(crate) fn balancer_of(object: &Object) -> String {
     items(object, "loadbalancers")
         .first()
-        .and_then(|it| it["id"].as_str())
+        .and_then(|loadbalancer| loadbalancer["id"].as_str())
         .unwrap_or_default()
         .to_owned()
 }
@@ -102,7 +102,7 @@ impl Model {
         }
         for kind in PARTS {
             let mut gone = Vec::new();
-            for part in self.all_mut(kind).filter(|it| is_of(it, id)) {
+            for part in self.all_mut(kind).filter(|object| is_of(object, id)) {
                 if !settled(part, fails, &updated) {
                     gone.push(text(part, "id").to_owned());
                 }
@@ -111,7 +111,7 @@ impl Model {
         }
         let pools: Vec<String> = self
             .parts(Kind::Pool, id)
-            .map(|it| text(it, "id").to_owned())
+            .map(|part| text(part, "id").to_owned())
             .collect();
         for pool in pools {
             self.members
@@ -123,7 +123,7 @@ impl Model {
 
     /// Returns the listeners, pools or monitors of a load balancer.
     pub(crate) fn parts(&self, kind: Kind, balancer: &str) -> impl Iterator<Item = &Object> {
-        self.all(kind).filter(move |it| is_of(it, balancer))
+        self.all(kind).filter(move |object| is_of(object, balancer))
     }
 
     /// Removes an object of a load balancer, with its dependents.
@@ -135,14 +135,16 @@ impl Model {
         self.members.remove(id);
         let monitors = self
             .all(Kind::Monitor)
-            .filter(|it| items(it, "pools").iter().any(|pool| pool["id"] == id));
-        let monitors: BTreeSet<String> = monitors.map(|it| text(it, "id").to_owned()).collect();
+            .filter(|object| items(object, "pools").iter().any(|pool| pool["id"] == id));
+        let monitors: BTreeSet<String> = monitors
+            .map(|monitors| text(monitors, "id").to_owned())
+            .collect();
         monitors
             .iter()
             .for_each(|monitor| _ = self.remove(Kind::Monitor, monitor));
         for listener in self
             .all_mut(Kind::Listener)
-            .filter(|it| text(it, "default_pool_id") == id)
+            .filter(|object| text(object, "default_pool_id") == id)
         {
             set(listener, "default_pool_id", Value::Null);
         }
@@ -154,7 +156,7 @@ impl Model {
         for kind in PARTS {
             let parts: Vec<String> = self
                 .parts(kind, id)
-                .map(|it| text(it, "id").to_owned())
+                .map(|part| text(part, "id").to_owned())
                 .collect();
             parts.iter().for_each(|part| self.drop_part(kind, part));
         }
@@ -164,7 +166,7 @@ impl Model {
         let port = text(&balancer, "vip_port_id");
         if self
             .get(Kind::Port, port)
-            .is_some_and(|it| text(it, "device_owner") == "Octavia")
+            .is_some_and(|port| text(port, "device_owner") == "Octavia")
         {
             self.remove_port(port);
         }
@@ -190,7 +192,7 @@ impl Model {
     ) -> Result<(), Refusal> {
         let state = self
             .get(Kind::Pool, pool)
-            .map_or("", |it| text(it, "provisioning_status"));
+            .map_or("", |pool| text(pool, "provisioning_status"));
         match state.starts_with("PENDING_") {
             true => Err(Refusal::conflict(format!(
                 "Pool {pool} is immutable and cannot be updated."
@@ -202,7 +204,7 @@ impl Model {
     /// Returns `true` if the load balancer's provider is OVN, which supports fewer features.
     pub(crate) fn is_ovn(&self, balancer: &str) -> bool {
         self.get(Kind::Balancer, balancer)
-            .is_some_and(|it| text(it, "provider") == "ovn")
+            .is_some_and(|balancer| text(balancer, "provider") == "ovn")
     }
 
     /// Checks that a request names only attributes that this version knows and permits to change.

@@ -29,7 +29,7 @@ fn is(value: &Value, wanted: &str) -> bool {
             .iter()
             .any(|value| match (value, wanted.split_once('=')) {
                 (Value::Object(value), Some((key, wanted))) => {
-                    value.get(key).is_some_and(|it| is(it, wanted))
+                    value.get(key).is_some_and(|key| is(key, wanted))
                 }
                 (value, _) => is(value, wanted),
             }),
@@ -43,10 +43,10 @@ fn has_tags(object: &Object, parameter: &str, wanted: &str) -> bool {
         .split(',')
         .map(|wanted| tags.iter().any(|tag| tag == wanted));
     match parameter {
-        "tags" => found.all(|it| it),
-        "tags-any" => found.any(|it| it),
-        "not-tags" => !found.all(|it| it),
-        _ => !found.any(|it| it),
+        "tags" => found.all(|flag| flag),
+        "tags-any" => found.any(|flag| flag),
+        "not-tags" => !found.all(|flag| flag),
+        _ => !found.any(|flag| flag),
     }
 }
 
@@ -72,7 +72,7 @@ fn is_selected(object: &Object, query: &[(String, String)]) -> bool {
                         object.get("pools").unwrap_or(&Value::Null),
                         &format!("id={wanted}"),
                     ),
-                    _ => object.get(key).is_some_and(|it| is(it, wanted)),
+                    _ => object.get(key).is_some_and(|key| is(key, wanted)),
                 })
         })
 }
@@ -161,7 +161,7 @@ pub(crate) fn page_of(
     let is_without_end = request.effects.has(&FaultKind::EmptyPages);
     let start = match request.query("marker").filter(|_| !is_without_end) {
         None => 0,
-        Some(marker) => match items.iter().position(|it| text(it, "id") == marker) {
+        Some(marker) => match items.iter().position(|object| text(object, "id") == marker) {
             Some(at) => at + 1,
             None => return Err(no_marker(request.service, kind, marker)),
         },
@@ -176,7 +176,10 @@ pub(crate) fn page_of(
         Next::Following if is_without_end => {
             Some(format!("{}x", request.query("marker").unwrap_or_default()))
         }
-        Next::Following => page.items.last().map(|it| text(it, "id").to_owned()),
+        Next::Following => page
+            .items
+            .last()
+            .map(|object| text(object, "id").to_owned()),
         Next::Itself => Some(request.query("marker").unwrap_or_default().to_owned()),
     };
     let links: Vec<Value> = marker
@@ -220,9 +223,9 @@ pub(crate) fn list(
     check(request, attributes)?;
     let seen = model
         .all(kind)
-        .filter(|it| model.is_visible(kind, it, &request.project));
+        .filter(|object| model.is_visible(kind, object, &request.project));
     let shown = seen
-        .map(|it| render(model, it))
-        .filter(|it| is_selected(it, &request.query));
+        .map(|object| render(model, object))
+        .filter(|render| is_selected(render, &request.query));
     page(model, request, kind, shown.collect())
 }

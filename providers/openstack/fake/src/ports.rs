@@ -42,7 +42,7 @@ impl Model {
         self.has_room(Kind::Port, new.project)?;
         let network = self
             .get(Kind::Subnet, new.subnet)
-            .map(|it| text(it, "network_id").to_owned());
+            .map(|subnet| text(subnet, "network_id").to_owned());
         let network = network.ok_or_else(|| Kind::Subnet.not_found(new.subnet))?;
         let address = match new.address {
             Some(address) if self.is_taken(new.subnet, address) => {
@@ -85,7 +85,7 @@ impl Model {
         let clock = self.clock;
         for floating in self
             .all_mut(Kind::FloatingIp)
-            .filter(|it| text(it, "port_id") == id)
+            .filter(|object| text(object, "port_id") == id)
         {
             for key in ["port_id", "fixed_ip_address", "router_id", "port_details"] {
                 set(floating, key, Value::Null);
@@ -97,8 +97,8 @@ impl Model {
 }
 
 pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
-    pages::list(model, request, Kind::Port, attributes::PORT, |_, it| {
-        it.clone()
+    pages::list(model, request, Kind::Port, attributes::PORT, |_, port| {
+        port.clone()
     })
 }
 
@@ -179,7 +179,7 @@ pub(crate) fn remove_tag(model: &mut Model, request: &ApiRequest) -> Answer {
     let tag = request.nth_id(1);
     let port = model.owned(Kind::Port, &request.project, request.id())?;
     let mut tags = items(port, "tags").to_vec();
-    let Some(at) = tags.iter().position(|it| it == tag) else {
+    let Some(at) = tags.iter().position(|other_tag| other_tag == tag) else {
         return Err(Refusal::new(
             404,
             "TagNotFound",

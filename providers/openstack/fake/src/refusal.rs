@@ -81,7 +81,7 @@ impl Refusal {
         let (status, message) = (self.status, &self.message);
         let title = StatusCode::from_u16(status)
             .ok()
-            .and_then(|it| it.canonical_reason())
+            .and_then(|status| status.canonical_reason())
             .unwrap_or_default();
         match service {
             // The middleware of every service answers in Keystone's form.

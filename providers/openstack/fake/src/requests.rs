@@ -51,7 +51,7 @@ pub(crate) fn too_long(object: &Object) -> Option<&'static str> {
 pub(crate) fn expect_revision(request: &ApiRequest, object: &Object) -> Result<(), Refusal> {
     let wanted = request
         .header("if-match")
-        .and_then(|it| it.trim().strip_prefix("revision_number="));
+        .and_then(|header| header.trim().strip_prefix("revision_number="));
     let Some(wanted) = wanted else { return Ok(()) };
     let actual = object
         .get("revision_number")

@@ -12,9 +12,13 @@ use crate::refusal::Refusal;
 use crate::requests::{Answer, ApiRequest, expect_revision, object, one};
 
 pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
-    pages::list(model, request, Kind::Router, attributes::ROUTER, |_, it| {
-        it.clone()
-    })
+    pages::list(
+        model,
+        request,
+        Kind::Router,
+        attributes::ROUTER,
+        |_, router| router.clone(),
+    )
 }
 
 pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
@@ -30,15 +34,15 @@ pub(crate) fn get(model: &mut Model, request: &ApiRequest) -> Answer {
 fn check(model: &Model, router: &str, routes: &[Value]) -> Result<(), Refusal> {
     let ports = model
         .all(Kind::Port)
-        .filter(|it| text(it, "device_id") == router);
+        .filter(|object| text(object, "device_id") == router);
     let subnets = ports
         .flat_map(|port| items(port, "fixed_ips"))
-        .filter_map(|it| it["subnet_id"].as_str());
+        .filter_map(|object| object["subnet_id"].as_str());
     let ranges: Vec<_> = subnets.filter_map(|subnet| model.range(subnet)).collect();
     let is_near = |route: &Value| {
         let hop = route["nexthop"]
             .as_str()
-            .and_then(|it| it.parse::<IpAddr>().ok());
+            .and_then(|nexthop| nexthop.parse::<IpAddr>().ok());
         hop.is_some_and(|hop| ranges.iter().any(|range| range.contains(&hop)))
     };
     if !routes.iter().all(is_near) {
@@ -120,6 +124,6 @@ pub(crate) fn add_routes(model: &mut Model, request: &ApiRequest) -> Answer {
 
 pub(crate) fn remove_routes(model: &mut Model, request: &ApiRequest) -> Answer {
     atomic(model, request, |routes, wanted| {
-        routes.retain(|it| !wanted.contains(it))
+        routes.retain(|route| !wanted.contains(route))
     })
 }

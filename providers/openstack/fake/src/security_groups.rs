@@ -77,7 +77,7 @@ impl Model {
         set(
             &mut rule,
             "normalized_cidr",
-            range.map(|it| it.trunc().to_string()),
+            range.map(|network| network.trunc().to_string()),
         );
         set(
             &mut rule,
@@ -105,7 +105,7 @@ fn shown(model: &Model, group: &Object) -> Object {
     let mut shown = group.clone();
     let rules = model
         .all(Kind::Rule)
-        .filter(|it| text(it, "security_group_id") == text(group, "id"));
+        .filter(|object| text(object, "security_group_id") == text(group, "id"));
     shown.insert(
         "security_group_rules".to_owned(),
         rules.cloned().map(Value::Object).collect(),
@@ -153,10 +153,11 @@ pub(crate) fn create(model: &mut Model, request: &ApiRequest) -> Answer {
 pub(crate) fn delete(model: &mut Model, request: &ApiRequest) -> Answer {
     let id = request.id();
     model.owned(Kind::SecurityGroup, &request.project, id)?;
-    if model
-        .all(Kind::Port)
-        .any(|port| items(port, "security_groups").iter().any(|it| it == id))
-    {
+    if model.all(Kind::Port).any(|port| {
+        items(port, "security_groups")
+            .iter()
+            .any(|security_group| security_group == id)
+    }) {
         return Err(Refusal::new(
             409,
             "SecurityGroupInUse",
@@ -169,8 +170,8 @@ pub(crate) fn delete(model: &mut Model, request: &ApiRequest) -> Answer {
 }
 
 pub(crate) fn list_rules(model: &mut Model, request: &ApiRequest) -> Answer {
-    pages::list(model, request, Kind::Rule, attributes::RULE, |_, it| {
-        it.clone()
+    pages::list(model, request, Kind::Rule, attributes::RULE, |_, rule| {
+        rule.clone()
     })
 }
 
@@ -218,10 +219,11 @@ fn checked(model: &mut Model, request: &ApiRequest, wanted: &Object) -> Result<O
     }
     model.has_room(Kind::Rule, &request.project)?;
     let rule = model.new_rule(&request.project, wanted);
-    match model
-        .all(Kind::Rule)
-        .find(|it| IDENTITY.into_iter().all(|key| it.get(key) == rule.get(key)))
-    {
+    match model.all(Kind::Rule).find(|object| {
+        IDENTITY
+            .into_iter()
+            .all(|key| object.get(key) == rule.get(key))
+    }) {
         None => Ok(rule),
         Some(there) => {
             let message = format!(

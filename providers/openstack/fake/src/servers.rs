@@ -23,8 +23,8 @@ pub(crate) fn version(model: &mut Model, _: &ApiRequest) -> Answer {
 fn minor(request: &ApiRequest) -> u32 {
     let wanted = request
         .header("openstack-api-version")
-        .and_then(|it| it.trim().strip_prefix("compute 2."));
-    wanted.and_then(|it| it.parse().ok()).unwrap_or(1)
+        .and_then(|header| header.trim().strip_prefix("compute 2."));
+    wanted.and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
 /// Ports by device, in order.
@@ -40,12 +40,15 @@ fn ports_by_device(model: &Model) -> BTreeMap<&str, Vec<&Object>> {
 fn floating_by_port(model: &Model) -> BTreeMap<(&str, &str), &str> {
     let attached = model
         .all(Kind::FloatingIp)
-        .filter(|it| !text(it, "port_id").is_empty());
+        .filter(|object| !text(object, "port_id").is_empty());
     attached
-        .map(|it| {
+        .map(|attached| {
             (
-                (text(it, "port_id"), text(it, "fixed_ip_address")),
-                text(it, "floating_ip_address"),
+                (
+                    text(attached, "port_id"),
+                    text(attached, "fixed_ip_address"),
+                ),
+                text(attached, "floating_ip_address"),
             )
         })
         .collect()
@@ -61,7 +64,7 @@ fn addresses(model: &Model, ports: &[&Object], floating: &BTreeMap<(&str, &str),
     for port in ports {
         let network = model
             .get(Kind::Network, text(port, "network_id"))
-            .map_or("", |it| text(it, "name"));
+            .map_or("", |network_id| text(network_id, "name"));
         let entries = addresses.entry(network).or_default();
         let mac = text(port, "mac_address");
         for fixed in items(port, "fixed_ips") {
@@ -113,7 +116,7 @@ impl<'a> Around<'a> {
                 entries
                     .as_array_mut()
                     .into_iter()
-                    .for_each(|it| it.extend(more.clone()));
+                    .for_each(|entry| entry.extend(more.clone()));
             }
         }
         set(&mut shown, "addresses", all);
@@ -124,7 +127,7 @@ impl<'a> Around<'a> {
         let flavor = match self.minor >= 47 {
             true => {
                 json!({"vcpus": 2, "ram": 4096, "disk": 10, "ephemeral": 0, "swap": 0, "extra_specs": {},
-                "original_name": flavor.map(|it| text(it, "name"))})
+                "original_name": flavor.map(|flavor| text(flavor, "name"))})
             }
             false => json!({"id": id, "links": []}),
         };
@@ -163,19 +166,19 @@ pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
     let seen = model
         .all(Kind::Server)
         .rev()
-        .filter(|it| model.is_visible(Kind::Server, it, &request.project));
-    let wanted = seen.filter(|it| {
+        .filter(|object| model.is_visible(Kind::Server, object, &request.project));
+    let wanted = seen.filter(|object| {
         name.as_ref()
-            .is_none_or(|name| name.is_match(text(it, "name")))
+            .is_none_or(|name| name.is_match(text(object, "name")))
             && request
                 .query("status")
-                .is_none_or(|status| text(it, "status").eq_ignore_ascii_case(status))
+                .is_none_or(|status| text(object, "status").eq_ignore_ascii_case(status))
     });
     pages::page(
         model,
         request,
         Kind::Server,
-        wanted.map(|it| around.shown(model, it)).collect(),
+        wanted.map(|object| around.shown(model, object)).collect(),
     )
 }
 
@@ -200,10 +203,10 @@ pub(crate) fn flavors(model: &mut Model, request: &ApiRequest) -> Answer {
 fn short(model: &Model, request: &ApiRequest, kind: Kind) -> Answer {
     let seen = model
         .all(kind)
-        .filter(|it| model.is_visible(kind, it, &request.project));
+        .filter(|object| model.is_visible(kind, object, &request.project));
     let mut all: Vec<Object> = seen.cloned().collect();
     all.iter_mut()
-        .for_each(|it| it.retain(|key, _| ["id", "name", "links"].contains(&key.as_str())));
+        .for_each(|object| object.retain(|key, _| ["id", "name", "links"].contains(&key.as_str())));
     pages::page(model, request, kind, all)
 }
 

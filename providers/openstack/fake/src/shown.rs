@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::model::{Kind, Model, Object, list as items, set, text};
 
 fn ids<'a>(objects: impl Iterator<Item = &'a Object>) -> Value {
-    objects.map(|it| json!({"id": it["id"]})).collect()
+    objects.map(|a_map| json!({"id": a_map["id"]})).collect()
 }
 
 /// Returns a load balancer as lists and reads show it.
@@ -41,9 +41,11 @@ pub(crate) fn listener(model: &Model, listener: &Object) -> Object {
 
 /// Returns the monitor of a pool.
 pub(crate) fn monitor_of<'a>(model: &'a Model, pool: &str) -> Option<&'a Object> {
-    model
-        .all(Kind::Monitor)
-        .find(|it| items(it, "pools").iter().any(|it| it["id"] == pool))
+    model.all(Kind::Monitor).find(|object| {
+        items(object, "pools")
+            .iter()
+            .any(|other_pool| other_pool["id"] == pool)
+    })
 }
 
 /// Returns a pool as the API shows it.
@@ -55,7 +57,7 @@ pub(crate) fn pool(model: &Model, pool: &Object) -> Object {
         "listeners",
         ids(model
             .all(Kind::Listener)
-            .filter(|it| text(it, "default_pool_id") == id)),
+            .filter(|object| text(object, "default_pool_id") == id)),
     );
     set(
         &mut shown,
@@ -72,19 +74,19 @@ pub(crate) fn pool(model: &Model, pool: &Object) -> Object {
 pub(crate) fn whole(model: &Model, balancer: &Object) -> Object {
     let id = text(balancer, "id");
     let mut shown = self::balancer(model, balancer);
-    let listeners = model.parts(Kind::Listener, id).map(|it| {
-        let mut it = listener(model, it);
-        it.remove("loadbalancers");
-        Value::Object(it)
+    let listeners = model.parts(Kind::Listener, id).map(|part| {
+        let mut part = listener(model, part);
+        part.remove("loadbalancers");
+        Value::Object(part)
     });
-    let pools = model.parts(Kind::Pool, id).map(|it| {
-        let mut shown = pool(model, it);
+    let pools = model.parts(Kind::Pool, id).map(|part| {
+        let mut shown = pool(model, part);
         ["loadbalancers", "healthmonitor_id"]
             .into_iter()
             .for_each(|key| _ = shown.remove(key));
         let members = model
             .members
-            .get(text(it, "id"))
+            .get(text(part, "id"))
             .cloned()
             .unwrap_or_default();
         set(
@@ -92,7 +94,7 @@ pub(crate) fn whole(model: &Model, balancer: &Object) -> Object {
             "members",
             members.into_iter().map(Value::Object).collect::<Vec<_>>(),
         );
-        if let Some(monitor) = monitor_of(model, text(it, "id")) {
+        if let Some(monitor) = monitor_of(model, text(part, "id")) {
             let mut monitor = monitor.clone();
             ["pools", "loadbalancers"]
                 .into_iter()
@@ -122,18 +124,18 @@ fn some(object: &Object, keys: &[&str]) -> Object {
 /// Returns the status tree: `GET …/status`.
 pub(crate) fn statuses(model: &Model, balancer: &Object) -> Value {
     let states = ["id", "name", "operating_status", "provisioning_status"];
-    let pool = |it: &Object| {
-        let mut shown = some(it, &states);
-        let members = model.members.get(text(it, "id")).into_iter().flatten();
+    let pool = |object: &Object| {
+        let mut shown = some(object, &states);
+        let members = model.members.get(text(object, "id")).into_iter().flatten();
         let member_keys = [&states[..], &["address", "protocol_port"]].concat();
         set(
             &mut shown,
             "members",
             members
-                .map(|it| Value::Object(some(it, &member_keys)))
+                .map(|members| Value::Object(some(members, &member_keys)))
                 .collect::<Vec<_>>(),
         );
-        if let Some(monitor) = monitor_of(model, text(it, "id")) {
+        if let Some(monitor) = monitor_of(model, text(object, "id")) {
             set(
                 &mut shown,
                 "health_monitor",
@@ -142,9 +144,11 @@ pub(crate) fn statuses(model: &Model, balancer: &Object) -> Value {
         }
         Value::Object(shown)
     };
-    let listener = |it: &Object| {
-        let mut shown = some(it, &states);
-        let pools = model.get(Kind::Pool, text(it, "default_pool_id")).map(pool);
+    let listener = |object: &Object| {
+        let mut shown = some(object, &states);
+        let pools = model
+            .get(Kind::Pool, text(object, "default_pool_id"))
+            .map(pool);
         set(&mut shown, "pools", pools.into_iter().collect::<Vec<_>>());
         Value::Object(shown)
     };

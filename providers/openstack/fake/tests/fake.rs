@@ -155,7 +155,7 @@ async fn servers_come_in_pages_the_newest_first() {
                 .as_array()
                 .unwrap()
                 .iter()
-                .map(|it| it["name"].as_str().unwrap().to_owned()),
+                .map(|server| server["name"].as_str().unwrap().to_owned()),
         );
         let Some(next) = page["servers_links"][0]["href"].as_str() else {
             break;

@@ -31,10 +31,12 @@ pub(super) async fn apply(
     spec: &Result<ServiceSpec>,
 ) -> Result<Applied> {
     let is_removed = change.operations.iter().any(removes);
-    let failed = change.actual.and_then(|it| match &it.state {
-        State::Failed(text) => Some((it, text)),
-        _ => None,
-    });
+    let failed = change
+        .actual
+        .and_then(|load_balancer| match &load_balancer.state {
+            State::Failed(text) => Some((load_balancer, text)),
+            _ => None,
+        });
     if let Some((actual, text)) = failed.filter(|_| !is_removed) {
         return Err(cannot_change(actual, text));
     }
@@ -98,7 +100,7 @@ async fn apply_first(
 async fn create(project: &Project, change: Change<'_>) -> Result<Applied> {
     let names = ObjectNames::of_change(project, &change).await?;
     let is_serial = project.config.flag(&PROVIDER_REQUIRES_SERIAL_API_CALLS);
-    let members = change.operations.iter().map(|it| match it {
+    let members = change.operations.iter().map(|operation| match operation {
         Operation::AddTargets { targets, .. } if !is_serial => targets.len(),
         _ => 0,
     });
@@ -122,7 +124,9 @@ async fn create(project: &Project, change: Change<'_>) -> Result<Applied> {
         .ok_or_else(|| Error::other("Octavia shows a new load balancer as deleted, or untagged"))?;
     if let (Some(graph), Some(before)) = (
         &mut shown.graph,
-        change.actual.and_then(|it| it.graph.as_ref()),
+        change
+            .actual
+            .and_then(|load_balancer| load_balancer.graph.as_ref()),
     ) {
         let group = before
             .resources
@@ -148,8 +152,12 @@ async fn remove(project: &Project, change: Change<'_>, cascade: bool) -> Result<
     let Some(actual) = change.actual else {
         return Ok(Applied::Gone);
     };
-    let goes =
-        |is_it: fn(&ResourceKey) -> bool| change.operations.iter().any(|it| it.deletes(is_it));
+    let goes = |is_it: fn(&ResourceKey) -> bool| {
+        change
+            .operations
+            .iter()
+            .any(|operation| operation.deletes(is_it))
+    };
     let floating = match goes(|resource| matches!(resource, ResourceKey::CreatedAfter(_))) {
         true => {
             floating_ip::to_delete(project, change.identity, &actual.id, &vip_port(actual)).await?
@@ -199,7 +207,7 @@ fn vip_port(actual: &ObservedLoadBalancer) -> String {
         .as_ref()
         .and_then(ResourceGraph::balancer_attributes);
     settings
-        .and_then(|it| it.text("vip_port_id"))
+        .and_then(|settings| settings.text("vip_port_id"))
         .unwrap_or_default()
         .to_owned()
 }
@@ -220,7 +228,7 @@ async fn apply_floating_ip(
         .and_then(ResourceGraph::balancer_attributes);
     let setting = |key: &str| {
         settings
-            .and_then(|it| it.text(key))
+            .and_then(|settings| settings.text(key))
             .unwrap_or_default()
             .to_owned()
     };
@@ -255,7 +263,7 @@ async fn apply_floating_ip(
     if let Some(outcome) = &mut outcome {
         let address = given
             .as_ref()
-            .and_then(|it| it.text("address").map(str::to_owned));
+            .and_then(|settings| settings.text("address").map(str::to_owned));
         lead_by(outcome, &address.unwrap_or_else(|| setting("vip_address")));
         if let (Some(resource), Some(graph)) = (operation.resource(), &mut outcome.graph) {
             graph.resources.remove(resource);

@@ -28,7 +28,7 @@ impl<T> NestedObject<T> {
     fn new(object: &Attributes, field: &'static str, inside: Option<T>) -> Self {
         Self {
             object: object.nested(),
-            inside: inside.into_iter().map(|it| (field, it)).collect(),
+            inside: inside.into_iter().map(|inside| (field, inside)).collect(),
         }
     }
 }
@@ -112,7 +112,11 @@ struct Listener {
 
 impl From<CreatedResponse> for Whole {
     fn from(made: CreatedResponse) -> Self {
-        let listeners = made.listeners.into_iter().map(|it| it.object).collect();
+        let listeners = made
+            .listeners
+            .into_iter()
+            .map(|listener| listener.object)
+            .collect();
         Self {
             balancer: made.object,
             listeners,

@@ -72,7 +72,7 @@ impl Project {
                         let members = self.all_of(
                             &MEMBERS,
                             MEMBERS.list(text(&object, ID)),
-                            |it: &Member<'_>| it.id.clone(),
+                            |member: &Member<'_>| member.id.clone(),
                         );
                         match members.await.map(Members::from_iter) {
                             Err(err) if err.is_not_found() => Ok(None),
@@ -161,10 +161,14 @@ impl Project {
                 .await?
             }
         };
-        let of = |id: &String| found.iter().find(|it| text(it, ID) == balancer_id(id));
+        let of = |id: &String| {
+            found
+                .iter()
+                .find(|object| text(object, ID) == balancer_id(id))
+        };
         let seen = views
             .iter()
-            .filter_map(|id| of(id).and_then(|it| cheap(Share::with_id(it, id), it)));
+            .filter_map(|id| of(id).and_then(|object| cheap(Share::with_id(object, id), object)));
         // The floating IP is not read for a state.
         Ok(seen
             .map(|actual| ObservedLoadBalancer {
@@ -184,12 +188,12 @@ impl Project {
             &self.services.balancer,
             call,
             BALANCERS.names,
-            |it: Value| it,
+            |balancer: Value| balancer,
             id,
         );
         let read = read
             .await?
-            .filter(|it| !Share::all(it).is_empty() && state(it).is_some());
+            .filter(|object| !Share::all(object).is_empty() && state(object).is_some());
         let pages = read.pages();
         let (balancers, reason) = match read {
             ListResult::Complete { listing, .. } => (listing.into_items(), None),
@@ -228,7 +232,7 @@ impl Project {
         let floating = floating_ip::list(&self.services, None).await?;
         let mut floating: BTreeMap<_, _> = floating
             .into_iter()
-            .filter_map(|it| Some((it.port.clone()?, it)))
+            .filter_map(|floating_ip| Some((floating_ip.port.clone()?, floating_ip)))
             .collect();
         let whole = |balancer: Value| {
             let floating = floating.remove(text(&balancer, "vip_port_id"));
@@ -242,15 +246,19 @@ impl Project {
             )
         };
         let mut all: BTreeMap<String, Whole> = balancers.into_iter().map(whole).collect();
-        let parent =
-            |it: &Value, kind: &Kind| ids(it, kind.names).next().unwrap_or_default().to_owned();
+        let parent = |object: &Value, kind: &Kind| {
+            ids(object, kind.names)
+                .next()
+                .unwrap_or_default()
+                .to_owned()
+        };
         for listener in listeners {
             all.entry(parent(&listener, &BALANCERS))
                 .and_modify(|whole| whole.listeners.push(listener));
         }
         let mut monitors: BTreeMap<_, _> = monitors
             .into_iter()
-            .map(|it| (parent(&it, &POOLS), it))
+            .map(|monitor| (parent(&monitor, &POOLS), monitor))
             .collect();
         pools.retain(|pool| all.contains_key(&parent(pool, &BALANCERS)));
         for pool in &mut pools {
@@ -275,7 +283,7 @@ impl Project {
         // Tagged ones first, for there can be two: one that the Service has, and one that it moves to.
         let mut found = self.tagged(identity).await?;
         let requested =
-            requested_id(service).filter(|id| !found.iter().any(|it| text(it, ID) == *id));
+            requested_id(service).filter(|id| !found.iter().any(|object| text(object, ID) == *id));
         let mut trouble = None;
         if let Some(id) = requested {
             match self.balancer(id).await {
@@ -297,7 +305,7 @@ impl Project {
             found.extend(
                 named
                     .into_iter()
-                    .filter(|it| requested != Some(text(it, ID))),
+                    .filter(|object| requested != Some(text(object, ID))),
             );
         }
         if let Some(err) = trouble {
@@ -305,9 +313,9 @@ impl Project {
         }
         // A load balancer that is being deleted is ignored if there is another one; but the deletion of a Service
         // waits for it.
-        let goes_away = |it: &Value| text(it, "provisioning_status") == "PENDING_DELETE";
+        let goes_away = |object: &Value| text(object, "provisioning_status") == "PENDING_DELETE";
         if !leaves && !found.iter().all(goes_away) {
-            found.retain(|it| !goes_away(it));
+            found.retain(|object| !goes_away(object));
         }
         let mut seen = Vec::new();
         for balancer in found {

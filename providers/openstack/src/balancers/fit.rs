@@ -30,7 +30,7 @@ pub(super) fn fit_to_observed(
     let Some(graph) = actual
         .graph
         .as_ref()
-        .filter(|it| it.balancer_attributes().is_some())
+        .filter(|graph| graph.balancer_attributes().is_some())
     else {
         return Ok(wanted);
     };
@@ -49,7 +49,7 @@ pub(super) fn fit_to_observed(
             {
                 let is_both = graph
                     .balancer_attributes()
-                    .is_some_and(|it| second_vip::has_second_vip(it, spec));
+                    .is_some_and(|settings| second_vip::has_second_vip(settings, spec));
                 settings
                     .clone()
                     .set(ALLOWED_CIDRS, sorted_set(json!(spec.allowed(is_both))))

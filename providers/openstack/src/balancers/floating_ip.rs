@@ -117,9 +117,12 @@ pub(super) async fn list(
             call.query(key, value)
         });
     services
-        .all(&services.network, call, "floatingips", |it: &FloatingIp| {
-            it.id.clone()
-        })
+        .all(
+            &services.network,
+            call,
+            "floatingips",
+            |floating_ip: &FloatingIp| floating_ip.id.clone(),
+        )
         .await
 }
 
@@ -186,7 +189,11 @@ async fn unused(
         Some(("description", &description(cluster, service))),
     )
     .await?;
-    found.retain(|it| it.port.is_none() && it.is_ours() && shown.contains(&&*it.address));
+    found.retain(|floating_ip| {
+        floating_ip.port.is_none()
+            && floating_ip.is_ours()
+            && shown.contains(&&*floating_ip.address)
+    });
     Ok(found)
 }
 

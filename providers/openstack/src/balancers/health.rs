@@ -45,7 +45,7 @@ fn health(target: &str, states: &Value) -> Option<TargetHealth> {
         .flat_map(|listener| list(&listener, "pools"));
     let members = pools
         .flat_map(|pool| list(&pool, "members"))
-        .filter(|it| it["address"] == address);
+        .filter(|member| member["address"] == address);
     let mut health = None;
     for member in members {
         let state = member["operating_status"].as_str().unwrap_or_default();
@@ -85,7 +85,10 @@ mod tests {
             member("10.0.0.3", 80, "NO_MONITOR"),
         ];
         let states = json!({"loadbalancer": {"listeners": [{"pools": [{"members": members}]}]}});
-        let judged = |target| health(target, &states).map(|it| (it.is_healthy, it.detail));
+        let judged = |target| {
+            health(target, &states)
+                .map(|target_health| (target_health.is_healthy, target_health.detail))
+        };
         assert_eq!(judged("a 10.0.0.1"), Some((true, String::new())));
         assert_eq!(
             judged("b 10.0.0.2"),

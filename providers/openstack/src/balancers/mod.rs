@@ -202,13 +202,16 @@ impl LoadBalancerCloud for OctaviaLoadBalancers {
         let Notice::Moved { service, from, to } = notice else {
             return;
         };
-        let place = |it: &ObservedLoadBalancer| {
-            let address = it
+        let place = |load_balancer: &ObservedLoadBalancer| {
+            let address = load_balancer
                 .ingress
                 .iter()
-                .find_map(|it| it.ip.as_deref())
+                .find_map(|ingress| ingress.ip.as_deref())
                 .unwrap_or("no address");
-            format!("load balancer {} ({address})", balancer_id(&it.id))
+            format!(
+                "load balancer {} ({address})",
+                balancer_id(&load_balancer.id)
+            )
         };
         let text = format!(
             "the Service has moved to {}; {} is deleted or released",

@@ -65,8 +65,8 @@ impl NetworkCatalog {
                 let call = Call::get("/networks", &[]).query("router:external", true);
                 let call = call.query("fields", "id").query("fields", "subnets");
                 services
-                    .all(&services.network, call, "networks", |it: &Network| {
-                        it.id.clone()
+                    .all(&services.network, call, "networks", |network: &Network| {
+                        network.id.clone()
                     })
                     .await
             }
@@ -89,7 +89,7 @@ impl NetworkCatalog {
     /// *Invalid* if the project cannot see the subnet.
     pub(super) async fn subnet(&self, id: &str, setting: &'static str) -> Result<Subnet> {
         self.subnets
-            .with_id(id, |it| &it.id, Subnet::clone)
+            .with_id(id, |subnet| &subnet.id, Subnet::clone)
             .await
             .map_err(|error| match error.is_invalid() {
                 true => Error::invalid(format!("{setting}: {error}")),
@@ -141,12 +141,12 @@ impl NetworkCatalog {
         let is_usable = |id: &String| {
             seen.iter()
                 .find(|subnet| subnet.id == *id)
-                .is_none_or(|it| it.cidr.addr().is_ipv4())
+                .is_none_or(|subnet| subnet.cidr.addr().is_ipv4())
         };
         let found = networks
             .iter()
             .find(|network| network.subnets.iter().any(is_usable))
-            .map(|it| it.id.clone());
+            .map(|network| network.id.clone());
         if found.is_none() {
             // The next call reads the list again, so that a new network is found at once.
             self.external.forget().await;
@@ -270,8 +270,8 @@ async fn read_subnets(services: &Services, call: Call) -> Result<Vec<Subnet>> {
         .iter()
         .fold(call, |call, field| call.query("fields", field));
     services
-        .all(&services.network, call, "subnets", |it: &Subnet| {
-            it.id.clone()
+        .all(&services.network, call, "subnets", |subnet: &Subnet| {
+            subnet.id.clone()
         })
         .await
 }
@@ -281,19 +281,19 @@ async fn read_subnets(services: &Services, call: Call) -> Result<Vec<Subnet>> {
 fn beside(seen: &[Subnet], vip: &VipPlacement, family: AddressFamily) -> Option<String> {
     let first = match (&vip.subnet, &vip.network) {
         (Some(id), _) => seen.iter().find(|subnet| subnet.id == *id),
-        (None, network) => seen
-            .iter()
-            .find(|it| Some(&it.network) == network.as_ref() && it.cidr.addr().is_ipv4()),
+        (None, network) => seen.iter().find(|subnet| {
+            Some(&subnet.network) == network.as_ref() && subnet.cidr.addr().is_ipv4()
+        }),
     }?;
-    let is_beside = |it: &&Subnet| {
-        it.network == first.network
-            && it.cidr.addr().is_ipv4() != first.cidr.addr().is_ipv4()
-            && family.has(it.cidr.addr())
+    let is_beside = |subnet: &&Subnet| {
+        subnet.network == first.network
+            && subnet.cidr.addr().is_ipv4() != first.cidr.addr().is_ipv4()
+            && family.has(subnet.cidr.addr())
     };
     seen.iter()
         .filter(is_beside)
-        .min_by_key(|it| (&it.name, &it.id))
-        .map(|it| it.id.clone())
+        .min_by_key(|subnet| (&subnet.name, &subnet.id))
+        .map(|subnet| subnet.id.clone())
 }
 
 /// Translates a tag expression to Neutron's parameter and the tags: `a,b` means any of them, `&` all of them, and `!` negates

@@ -170,7 +170,7 @@ pub(super) fn ids<'a>(object: &'a Value, key: &str) -> impl Iterator<Item = &'a 
         .and_then(Value::as_array)
         .into_iter()
         .flatten()
-        .map(|it| text(it, ID))
+        .map(|object| text(object, ID))
 }
 
 /// Returns an object's ID.

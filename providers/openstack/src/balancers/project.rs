@@ -103,7 +103,7 @@ impl Project {
     /// Reads a load balancer without its listeners and pools.
     pub(super) async fn balancer(&self, id: &str) -> Result<Option<Value>> {
         let found: Option<Value> = self.services.balancer.find(BALANCERS.get(id)).await?;
-        Ok(found.filter(|it| state(it).is_some()))
+        Ok(found.filter(|object| state(object).is_some()))
     }
 
     /// Reads the load balancers with this value in a field.
@@ -113,7 +113,7 @@ impl Project {
             .in_project(BALANCERS.list("").query(key, value))
             .await?;
         let mut found = self.objects(&BALANCERS, call).await?;
-        found.retain(|it| state(it).is_some());
+        found.retain(|object| state(object).is_some());
         Ok(found)
     }
 }

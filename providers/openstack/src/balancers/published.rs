@@ -18,7 +18,7 @@ pub(super) fn status(
     let hostname = text(&mut annotations, &key::HOSTNAME);
     let is_proxied = annotations
         .get(&key::PROXY_PROTOCOL)
-        .is_some_and(|it| it != ProxyProtocol::Off);
+        .is_some_and(|proxy_protocol| proxy_protocol != ProxyProtocol::Off);
     // A Service with one IP family does not show a VIP of the other family, which a shared load balancer may have for
     // another Service.
     let most = if families(service).1.is_some() {
@@ -61,7 +61,7 @@ fn ingress(actual: &ObservedLoadBalancer) -> impl Iterator<Item = &str> {
     actual
         .ingress
         .iter()
-        .filter_map(|it| it.ip.as_deref())
+        .filter_map(|ingress| ingress.ip.as_deref())
         .filter(|address| !address.is_empty())
 }
 
@@ -102,7 +102,7 @@ pub(super) fn has_or_requests_load_balancer(service: &Service) -> bool {
 pub(super) fn addresses(service: &Service) -> Vec<&str> {
     let shown = shown(service)
         .iter()
-        .filter_map(|it| it.ip.as_deref())
+        .filter_map(|entry| entry.ip.as_deref())
         .filter(|address| !address.is_empty());
     let annotated = key::LOAD_BALANCER_ADDRESS
         .text_on(service)
@@ -121,8 +121,8 @@ mod tests {
     fn shown(annotations: &Value, suffix: Option<&str>) -> Value {
         let service: Service =
             serde_json::from_value(json!({"metadata": {"annotations": annotations}})).unwrap();
-        let suffix =
-            suffix.map(|it| format!("enable-ingress-hostname\ningress-hostname-suffix={it}"));
+        let suffix = suffix
+            .map(|suffix| format!("enable-ingress-hostname\ningress-hostname-suffix={suffix}"));
         let config = configured(suffix.as_deref().unwrap_or_default());
         let actual = ObservedLoadBalancer {
             id: "lb/x".into(),
@@ -170,9 +170,16 @@ mod tests {
             let shown = status(&actual, &service, &config)
                 .ingress
                 .unwrap_or_default();
-            let ips: Vec<_> = shown.iter().filter_map(|it| it.ip.as_deref()).collect();
+            let ips: Vec<_> = shown
+                .iter()
+                .filter_map(|entry| entry.ip.as_deref())
+                .collect();
             assert_eq!(ips, ["203.0.113.9", "fd00::9"][..expected]);
-            assert!(shown.iter().all(|it| it.ip_mode.as_deref() == Some("VIP")));
+            assert!(
+                shown
+                    .iter()
+                    .all(|entry| entry.ip_mode.as_deref() == Some("VIP"))
+            );
         }
         assert_eq!(annotations(&actual)[1].1.as_deref(), Some("203.0.113.9"));
         let mut none = ObservedLoadBalancer::default();

@@ -59,7 +59,7 @@ pub(super) fn cheap(view: Share, balancer: &Value) -> Option<ObservedLoadBalance
     let addresses = std::iter::once(text(balancer, "vip_address"))
         .chain(more.map(|vip| text(vip, "ip_address")));
     let ingress = addresses
-        .filter(|it| !it.is_empty())
+        .filter(|address| !address.is_empty())
         .map(ObservedLoadBalancer::ip)
         .collect();
     let Share {
@@ -152,7 +152,7 @@ impl Whole {
         let all = Share::all(&self.balancer);
         let legacy_owner_tags: Vec<&str> = all
             .iter()
-            .filter_map(|it| it.legacy_owner_tag.as_deref())
+            .filter_map(|share| share.legacy_owner_tag.as_deref())
             .collect();
         let has_user = |listener: &Value| {
             let mut tags = texts(listener, TAGS)
@@ -168,13 +168,14 @@ impl Whole {
         if !self.listeners.iter().all(has_user) || !self.unused_pools().all(is_left) {
             return None;
         }
-        let others = all.iter().filter(|it| it.id != view.id);
+        let others = all.iter().filter(|share| share.id != view.id);
         others
-            .map(|it| {
-                it.owner_tags
+            .map(|share| {
+                share
+                    .owner_tags
                     .service
                     .is_some()
-                    .then(|| it.owner_tags.clone())
+                    .then(|| share.owner_tags.clone())
             })
             .collect()
     }
@@ -248,7 +249,7 @@ impl Seen<'_> {
         let number = listener
             .get("protocol_port")
             .and_then(Value::as_u64)
-            .and_then(|it| u16::try_from(it).ok());
+            .and_then(|number| u16::try_from(number).ok());
         let transport = match text(listener, "protocol") {
             "UDP" => "UDP",
             "SCTP" => "SCTP",
@@ -305,7 +306,7 @@ pub(super) fn is_pool_of(pool: &Value, legacy_owner_tag: &str) -> bool {
     let name = text(pool, "name");
     let place = name
         .strip_prefix("pool_")
-        .and_then(|it| it.split('_').next())
+        .and_then(|text| text.split('_').next())
         .unwrap_or_default();
     name == cut(format!("pool_{place}_{legacy_owner_tag}"))
 }

@@ -32,7 +32,7 @@ pub(super) async fn tag(project: &Project, change: Change<'_>) -> Result<Applied
     let before = actual
         .legacy_owner
         .as_deref()
-        .filter(|it| *it != legacy_owner_tag);
+        .filter(|legacy_owner| *legacy_owner != legacy_owner_tag);
     if let (Some(before), Some(from)) = (before, before.and_then(cluster_of)) {
         let text = format!(
             "load balancer {id} is renamed from cluster {from:?} to {:?}",
@@ -110,7 +110,10 @@ pub(super) async fn untag(project: &Project, change: Change<'_>) -> Result<Appli
     }
     let applied = put(project, id, changes, outcome).await?;
     if identity.is_leaving() && actual.id == id {
-        let address = actual.ingress.iter().find_map(|it| it.ip.as_deref());
+        let address = actual
+            .ingress
+            .iter()
+            .find_map(|ingress| ingress.ip.as_deref());
         let floating = address.filter(|address| text(&balancer, "vip_address") != *address);
         let text = kept(actual, floating);
         project.deduplicator.warn(

@@ -110,11 +110,11 @@ impl<'a> ObjectNames<'a> {
     fn port(&self, port: &Port) -> Option<(usize, Option<i32>)> {
         let ports = self.service.spec.as_ref()?.ports.as_deref()?;
         let mut numbered = ports.iter().enumerate();
-        let found = numbered.find(|(_, it)| {
-            it.port == i32::from(port.number)
-                && it.protocol.as_deref().unwrap_or("TCP") == port.protocol
+        let found = numbered.find(|(_, numbered)| {
+            numbered.port == i32::from(port.number)
+                && numbered.protocol.as_deref().unwrap_or("TCP") == port.protocol
         });
-        found.map(|(place, it)| (place, it.node_port))
+        found.map(|(place, entry)| (place, entry.node_port))
     }
 
     /// Returns the members of a pool. In a sync that changes only targets, the settings of members are unknown if the
@@ -229,7 +229,7 @@ impl Subject<'_> {
                     .graph
                     .resources
                     .get(resource)
-                    .and_then(|it| it.text(ID));
+                    .and_then(|settings| settings.text(ID));
                 if let Some(id) = id {
                     self.remove(&kind, id).await?;
                 }
@@ -260,12 +260,14 @@ impl Subject<'_> {
         // Only updates have settings; the targets are the result of all operations on this pool.
         let is_it =
             |resource: &ResourceKey| matches!(resource, ResourceKey::Pool(pool) if pool == name);
-        let is_about_it = |it: &&Operation| it.targets_of() == Some(name) || it.updates(is_it);
+        let is_about_it = |operation: &&Operation| {
+            operation.targets_of() == Some(name) || operation.updates(is_it)
+        };
         let operations = self.change.operations;
         let count = operations.iter().take_while(is_about_it).count();
         let moves: Vec<_> = operations[..count]
             .iter()
-            .filter(|it| it.targets_of().is_some())
+            .filter(|operation| operation.targets_of().is_some())
             .cloned()
             .collect();
         let graph = self.with_settings(name, wanted, &of_members).after(&moves);
@@ -426,13 +428,14 @@ impl Subject<'_> {
             self.change.callbacks,
         );
         let mut present = project
-            .all_of(&MEMBERS, MEMBERS.list(pool), |it: &Member<'_>| {
-                it.id.clone()
+            .all_of(&MEMBERS, MEMBERS.list(pool), |member: &Member<'_>| {
+                member.id.clone()
             })
             .await?;
         for member in wanted.iter() {
-            let is_it = |it: &Member<'_>| {
-                (&it.address, it.protocol_port) == (&member.address, member.protocol_port)
+            let is_it = |other_member: &Member<'_>| {
+                (&other_member.address, other_member.protocol_port)
+                    == (&member.address, member.protocol_port)
             };
             let name = member.serial_name();
             let call = match present

@@ -51,7 +51,7 @@ pub(super) async fn second_subnet(
     // A name may have an address of the second family.
     let is_shown = shown(service)
         .iter()
-        .any(|it| it.ip.as_deref().is_none_or(|ip| has(second, ip)));
+        .any(|entry| entry.ip.as_deref().is_none_or(|ip| has(second, ip)));
     if let Some(why) = why_not.filter(|why| {
         if is_shown {
             *why == DATAGRAMS

@@ -174,7 +174,7 @@ impl Group {
     fn rules(&self) -> Vec<(&str, Rule)> {
         self.security_group_rules
             .iter()
-            .map(|it| (&*it.id, it.rule()))
+            .map(|group_rule| (&*group_rule.id, group_rule.rule()))
             .collect()
     }
 }
@@ -227,8 +227,8 @@ impl Groups {
     async fn list(&self, call: Call) -> Result<Vec<Group>> {
         self.ports
             .services
-            .all(self.http(), call, "security_groups", |it: &Group| {
-                it.id.clone()
+            .all(self.http(), call, "security_groups", |group: &Group| {
+                group.id.clone()
             })
             .await
     }
@@ -245,7 +245,7 @@ impl Groups {
         if found.len() > 1 {
             let ids = found
                 .iter()
-                .map(|it| &*it.id)
+                .map(|group| &*group.id)
                 .collect::<Vec<_>>()
                 .join(", ");
             let text =
@@ -326,9 +326,11 @@ impl Groups {
         }
         let ports = self.ports.all(PORTS_AGE).await?;
         let shown = all.iter().map(|group| {
-            let carrying = ports
-                .iter()
-                .filter(|port| port.security_groups.iter().any(|it| **it == *group.id));
+            let carrying = ports.iter().filter(|port| {
+                port.security_groups
+                    .iter()
+                    .any(|security_group| **security_group == *group.id)
+            });
             (
                 group.name.clone(),
                 shown(group, carrying.map(|port| &*port.id).collect()),
@@ -453,7 +455,8 @@ async fn change_groups(ports: &NetworkPorts, id: &str, changes: &[Change]) -> Re
     let Some(port) = ports.by_id(id).await? else {
         return Ok(());
     };
-    let is_tagged = |it: &&Change| !it.is_added && port.tags.iter().any(|tag| **tag == *it.group);
+    let is_tagged =
+        |change: &&Change| !change.is_added && port.tags.iter().any(|tag| **tag == *change.group);
     let was_tagged: Vec<_> = changes.iter().filter(is_tagged).collect();
     ports.change(port, |port| changed(port, changes)).await?;
     for Change { group, .. } in was_tagged {
@@ -468,9 +471,13 @@ async fn change_groups(ports: &NetworkPorts, id: &str, changes: &[Change]) -> Re
 
 /// Returns the groups of a port after these changes; `None` if they are the same.
 fn changed(port: &Port, changes: &[Change]) -> Option<Value> {
-    let mut groups: Vec<&str> = port.security_groups.iter().map(|it| &**it).collect();
+    let mut groups: Vec<&str> = port
+        .security_groups
+        .iter()
+        .map(|security_group| &**security_group)
+        .collect();
     for Change { group, is_added } in changes {
-        groups.retain(|it| it != group);
+        groups.retain(|other_group| other_group != group);
         if *is_added && port.is_secured {
             groups.push(group);
         }

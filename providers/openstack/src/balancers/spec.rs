@@ -120,7 +120,7 @@ impl Selector {
         self.0.iter().all(|(key, value)| {
             labels
                 .get(key)
-                .is_some_and(|it| value.is_empty() || it == value)
+                .is_some_and(|key| value.is_empty() || key == value)
         })
     }
 
@@ -277,8 +277,8 @@ impl ServiceSpec {
             let found = node
                 .addresses
                 .iter()
-                .find(|it| it.kind == *kind && has(self.family, &it.address));
-            found.map(|it| &*it.address)
+                .find(|address| address.kind == *kind && has(self.family, &address.address));
+            found.map(|address| &*address.address)
         })
     }
 }
@@ -474,12 +474,13 @@ fn monitor(
     let monitor = Attributes::default()
         .set(
             "healthmonitor.delay",
-            read.get(&key::HEALTH_MONITOR_DELAY).map(|it| it.as_secs()),
+            read.get(&key::HEALTH_MONITOR_DELAY)
+                .map(|duration| duration.as_secs()),
         )
         .set(
             "healthmonitor.timeout",
             read.get(&key::HEALTH_MONITOR_TIMEOUT)
-                .map(|it| it.as_secs()),
+                .map(|duration| duration.as_secs()),
         )
         .set(
             "healthmonitor.max_retries",

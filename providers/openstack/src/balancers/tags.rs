@@ -144,7 +144,7 @@ impl Share {
                 others: legacy_owner_tags
                     .iter()
                     .filter(|other| *other != legacy_owner_tag)
-                    .map(|it| (*it).to_owned())
+                    .map(|legacy_owner_tag| (*legacy_owner_tag).to_owned())
                     .collect(),
             }
         };
@@ -258,7 +258,8 @@ pub(super) fn with_ours(
     // would be unknown.
     let mut tags = without(without(tags, before), identity.legacy_owner.as_deref());
     tags.retain(|tag| {
-        read_owner_tag(tag).is_none_or(|(it, _)| it.service.as_deref() != Some(identity.uid()))
+        read_owner_tag(tag)
+            .is_none_or(|(owner_tags, _)| owner_tags.service.as_deref() != Some(identity.uid()))
     });
     tags.extend([
         identity.legacy_owner.clone().unwrap_or_default(),
@@ -354,7 +355,13 @@ mod tests {
         let views = Share::all(&balancer);
         let told: Vec<_> = views
             .iter()
-            .map(|it| (&*it.id, it.is_owner, it.owner_tags.service.as_deref()))
+            .map(|share| {
+                (
+                    &*share.id,
+                    share.is_owner,
+                    share.owner_tags.service.as_deref(),
+                )
+            })
             .collect();
         assert_eq!(
             told,

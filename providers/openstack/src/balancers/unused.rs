@@ -41,8 +41,8 @@ pub(super) fn warn(read: &mut Annotations<'_>, service: &Service, settings: &Set
         ];
         floating
             .into_iter()
-            .filter(|it| it.text_on(service).is_some())
-            .for_each(|it| without(it.key(), &text));
+            .filter(|declaration| declaration.text_on(service).is_some())
+            .for_each(|declaration| without(declaration.key(), &text));
     }
     if !settings.has_monitor {
         let enable = key::ENABLE_HEALTH_MONITOR.key();
@@ -75,8 +75,8 @@ pub(super) fn warn(read: &mut Annotations<'_>, service: &Service, settings: &Set
         let places = [&key::SUBNET_ID, &key::NETWORK_ID];
         places
             .into_iter()
-            .filter(|it| it.text_on(service).is_some())
-            .for_each(|it| without(it.key(), &text));
+            .filter(|declaration| declaration.text_on(service).is_some())
+            .for_each(|declaration| without(declaration.key(), &text));
     }
     let datagrams: Vec<_> = settings
         .ports
@@ -169,7 +169,7 @@ fn address(
         floating()
     }?;
     let same = |text: &str| text.parse::<IpAddr>().ok();
-    let is_same = has == wanted || same(has).is_some_and(|it| Some(it) == same(wanted));
+    let is_same = has == wanted || same(has).is_some_and(|address| Some(address) == same(wanted));
     (!is_same).then(|| without_effect("spec.loadBalancerIP", wanted, has, observed))
 }
 

@@ -298,7 +298,7 @@ fn targets(
     for (node, at) in placed.iter().filter_map(|(node, at)| Some((*node, (*at)?))) {
         by_address
             .entry(at)
-            .and_modify(|it: &mut &str| *it = node.min(it))
+            .and_modify(|entry: &mut &str| *entry = node.min(entry))
             .or_insert(node);
     }
     let targets = by_address

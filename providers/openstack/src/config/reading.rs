@@ -61,7 +61,7 @@ impl Config {
             regional: variables.get(&OS_CCM_REGIONAL).as_deref() == Some("true"),
             request_timeout: file
                 .get(&REQUEST_TIMEOUT)
-                .filter(|it| !it.is_zero())
+                .filter(|duration| !duration.is_zero())
                 .unwrap_or(Duration::from_secs(60)),
             networking: networking(&mut file),
             balancers: balancers(
@@ -109,7 +109,8 @@ fn networking(file: &mut GitConfigSettings) -> Networking {
 }
 
 fn balancers(file: &mut GitConfigSettings, wait_steps: u32) -> Option<Balancers> {
-    let is_text = |it: &&&dyn Declared| FLAGS.iter().all(|flag| flag.key() != it.row().key);
+    let is_text =
+        |setting: &&&dyn Declared| FLAGS.iter().all(|flag| flag.key() != setting.row().key);
     let texts: Vec<_> = LOAD_BALANCER.iter().filter(is_text).copied().collect();
     let settings = file.defaults("", &texts);
     // A flag without a value is set.

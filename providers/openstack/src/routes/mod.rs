@@ -58,8 +58,7 @@ impl From<RouteResponse> for CloudRoute {
 
 /// Returns the body of a PUT.
 fn body(routes: &[CloudRoute]) -> Value {
-    let route =
-        |it: &CloudRoute| json!({ "destination": it.destination, "nexthop": it.next_hops.first() });
+    let route = |route: &CloudRoute| json!({ "destination": route.destination, "nexthop": route.next_hops.first() });
     json!({ "router": { "routes": routes.iter().map(route).collect::<Vec<_>>() } })
 }
 
@@ -135,9 +134,9 @@ impl Router {
 
 /// Applies a change to a list of routes. Routes that are there already, or are not there, are left as they are.
 fn edit(all: &mut Vec<CloudRoute>, change: Change, routes: &[CloudRoute]) {
-    all.retain(|it| change == Change::Add || !routes.iter().any(|other| it.is_same(other)));
+    all.retain(|route| change == Change::Add || !routes.iter().any(|other| route.is_same(other)));
     for route in routes.iter().filter(|_| change == Change::Add) {
-        if !all.iter().any(|it| it.is_same(route)) {
+        if !all.iter().any(|other_route| other_route.is_same(route)) {
             all.push(route.clone());
         }
     }

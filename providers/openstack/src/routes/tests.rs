@@ -315,7 +315,12 @@ async fn two_hundred_routes_that_come_together_make_no_url_that_servers_refuse()
     ));
     let answers = join_all((0..200).map(|n| world.create(n))).await;
     assert!(answers.iter().all(Result::is_ok) && world.in_router().len() == 200);
-    let longest = world.fake.requests().iter().map(|it| it.query.len()).max();
+    let longest = world
+        .fake
+        .requests()
+        .iter()
+        .map(|request| request.query.len())
+        .max();
     assert!(longest < Some(4000), "{longest:?}");
 }
 

@@ -31,8 +31,8 @@ pub(super) fn addresses(
     add_addresses(
         &mut list,
         first
-            .filter(|(_, it)| !it.is_empty())
-            .map(|(kind, it)| NodeAddress::new(kind, it)),
+            .filter(|(_, text)| !text.is_empty())
+            .map(|(kind, text)| NodeAddress::new(kind, text)),
     );
     for (network, is_floating, ip) in in_networks(server, attached) {
         let is_one_of = |names: &[String]| names.iter().any(|name| name == network);
@@ -40,14 +40,16 @@ pub(super) fn addresses(
         let is_internal =
             !is_external && (config.internal.is_empty() || is_one_of(&config.internal));
         if !is_floating && !is_internal {
-            list.retain(|it| *it.address != *ip);
+            list.retain(|address| *address.address != *ip);
         }
         let kind = is_external
             .then_some(ExternalIP)
             .or(is_internal.then_some(InternalIP));
         add_addresses(&mut list, kind.map(|kind| NodeAddress::new(kind, ip)));
     }
-    list.retain(|it| it.kind == Hostname || !(config.ipv6_disabled && it.address.contains(':')));
+    list.retain(|address| {
+        address.kind == Hostname || !(config.ipv6_disabled && address.address.contains(':'))
+    });
     sort(&mut list, &config.sort_order);
     list.into()
 }
@@ -56,11 +58,11 @@ pub(super) fn addresses(
 /// before those that it has through a trunk.
 fn in_networks<'a>(server: &'a Wire, attached: &'a Attached) -> Vec<(&'a str, bool, &'a str)> {
     let own = server.addresses.iter().flat_map(|(network, addresses)| {
-        addresses.iter().map(|it| {
+        addresses.iter().map(|address| {
             (
                 &**network,
-                it.kind.as_deref() == Some("floating"),
-                &*it.addr,
+                address.kind.as_deref() == Some("floating"),
+                &*address.addr,
             )
         })
     });

@@ -67,7 +67,7 @@ async fn attachments(services: &Services, ports: &[Port], known: &[Port]) -> Res
         let its = attachments.entry(port.device.clone()).or_default();
         if port.is_active {
             its.ips
-                .extend(port.fixed_ips.iter().map(|it| it.ip.clone()));
+                .extend(port.fixed_ips.iter().map(|fixed_ip| fixed_ip.ip.clone()));
         }
         for id in port.sub_ports() {
             let known = carried
@@ -83,7 +83,7 @@ async fn attachments(services: &Services, ports: &[Port], known: &[Port]) -> Res
             its.trunk.extend(
                 port.fixed_ips
                     .iter()
-                    .map(|it| (network.clone(), it.ip.clone())),
+                    .map(|fixed_ip| (network.clone(), fixed_ip.ip.clone())),
             );
         }
     }

@@ -68,7 +68,7 @@ impl Flavor {
                 .with_priority(priority);
             let found: Option<Named> = services.compute.find(call).await?;
             return Ok(found
-                .map(|it| it.name)
+                .map(|entry| entry.name)
                 .filter(|name| is_value(name))
                 .unwrap_or_else(|| id.clone()));
         }

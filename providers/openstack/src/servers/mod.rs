@@ -210,14 +210,14 @@ impl MachineSource for Source {
             .with_priority(priority);
         let found = self
             .services
-            .all(&self.services.compute, call, "servers", |it: &Wire| {
-                it.id.clone()
+            .all(&self.services.compute, call, "servers", |service: &Wire| {
+                service.id.clone()
             })
             .await?;
         let mut servers = Vec::new();
         for wire in found
             .into_iter()
-            .filter(|it| it.name.eq_ignore_ascii_case(name))
+            .filter(|entry| entry.name.eq_ignore_ascii_case(name))
         {
             let attached = of_one(&self.services, &self.ports, &wire.id, priority).await?;
             servers.push(self.one(wire, &attached, priority).await?);
@@ -246,7 +246,7 @@ impl MachineSource for Source {
         let names = node
             .addresses
             .iter()
-            .map(|it| &*it.address)
+            .map(|address| &*address.address)
             .chain([&*node.name]);
         let mut names = names.chain(
             node.requested_ip()

@@ -50,7 +50,7 @@ async fn metadata(servers: &Servers, node: Arc<Node>) -> InstanceMetadata {
 }
 
 fn set(fake: &Fake, server: &str, key: &str, value: Value) {
-    assert!(fake.change_server(server, |it| drop(it.insert(key.to_owned(), value))));
+    assert!(fake.change_server(server, |server| drop(server.insert(key.to_owned(), value))));
 }
 
 #[tokio::test(start_paused = true)]
@@ -106,7 +106,7 @@ async fn the_name_is_looked_for_exactly() {
     let asked = fake
         .requests()
         .into_iter()
-        .find(|it| it.route == "GET /servers/detail")
+        .find(|request| request.route == "GET /servers/detail")
         .unwrap();
     assert!(asked.query.contains("%5Enode%5C.1%24"), "{}", asked.query);
 }

@@ -188,7 +188,10 @@ fn every_annotation_of_the_reference_is_declared_with_its_key() {
         .split_whitespace()
         .map(|name| format!("{PREFIX}{name}"))
         .collect();
-    let mut declared: Vec<_> = of::ALL.iter().map(|it| it.row().key.to_owned()).collect();
+    let mut declared: Vec<_> = of::ALL
+        .iter()
+        .map(|setting| setting.row().key.to_owned())
+        .collect();
     wanted.sort_unstable();
     declared.sort_unstable();
     assert_eq!(declared, wanted);

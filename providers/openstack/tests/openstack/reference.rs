@@ -49,7 +49,9 @@ fn each_declared_default_is_a_value_that_is_accepted() {
 
 #[test]
 fn each_key_is_declared_once() {
-    let mut keys: Vec<_> = all().map(|it| it.row().key.to_ascii_lowercase()).collect();
+    let mut keys: Vec<_> = all()
+        .map(|setting| setting.row().key.to_ascii_lowercase())
+        .collect();
     let count = keys.len();
     keys.sort_unstable();
     keys.dedup();

@@ -23,7 +23,7 @@ async fn main() -> std::io::Result<()> {
     );
     console::serve(port, fake.router(), fake, |cloud, command, name| {
         match command {
-            "delete" => cloud.hosts.retain(|it| it["hostname"] != name),
+            "delete" => cloud.hosts.retain(|host| host["hostname"] != name),
             "load" => {
                 let all = console::read(name);
                 let list = |key: &str| all[key].as_array().cloned().unwrap_or_default();
@@ -38,7 +38,7 @@ async fn main() -> std::io::Result<()> {
                 let live: Vec<_> = cloud
                     .services
                     .iter()
-                    .filter(|it| it["removed"].is_null())
+                    .filter(|service| service["removed"].is_null())
                     .collect();
                 return Some(
                     json!({"hosts": cloud.hosts, "stacks": cloud.stacks, "balancers": live}),

@@ -117,14 +117,14 @@ fn page(
     show: impl Fn(&Value) -> Value,
 ) -> Answer {
     let control = ["limit", "marker", "sort", "order", "include"];
-    let fits = |it: &&Value| {
+    let fits = |object: &&Value| {
         let is_filter = |(key, _): &&(String, String)| !control.contains(&&**key);
-        it["environment"] == *request.project
+        object["environment"] == *request.project
             && request.query.iter().filter(is_filter).all(|(key, wanted)| {
                 match key.strip_suffix("_null") {
-                    Some(field) => it[field].is_null() == (wanted == "1"),
+                    Some(field) => object[field].is_null() == (wanted == "1"),
                     // A filter that is no field is ignored.
-                    None => it
+                    None => object
                         .get(key)
                         .is_none_or(|value| value.as_str() == Some(wanted)),
                 }
@@ -136,7 +136,7 @@ fn page(
     let size = limit.clamp(1, cloud.page);
     let start: usize = request
         .query("marker")
-        .and_then(|it| it.strip_prefix('m')?.parse().ok())
+        .and_then(|query| query.strip_prefix('m')?.parse().ok())
         .unwrap_or_default();
     let found: Vec<&Value> = all.iter().filter(fits).collect();
     let page = Page::starting(found, start, size, &request.effects);
@@ -199,7 +199,8 @@ fn addresses(host: &Value) -> Vec<Value> {
 }
 
 fn hosts(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
-    let includes = request.all("include").any(|it| it == "ipAddresses") && !cloud.ignores_include;
+    let includes =
+        request.all("include").any(|text| text == "ipAddresses") && !cloud.ignores_include;
     page(cloud, request, "host", &cloud.hosts, |host| {
         let url = format!(
             "{}/hosts/{}",
@@ -220,12 +221,13 @@ fn hosts(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
 }
 
 fn ip_addresses(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
-    let is_it = |it: &&Value| it["id"] == request.id() && it["environment"] == *request.project;
+    let is_it =
+        |object: &&Value| object["id"] == request.id() && object["environment"] == *request.project;
     let host = cloud
         .hosts
         .iter()
         .find(is_it)
-        .filter(|it| it["isLeaving"] != true)
+        .filter(|host| host["isLeaving"] != true)
         .ok_or_else(not_found)?;
     let body = json!({"type": "collection", "resourceType": "ipAddress", "data": addresses(host), "pagination": {"next": null}});
     Ok(Reply::new(200, body))
@@ -236,8 +238,8 @@ fn settings(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
         "id": "1as!lb.instance.image", "type": "setting", "environment": *request.project, "name": "lb.instance.image",
         "value": cloud.image, "activeValue": cloud.image,
     });
-    page(cloud, request, "setting", &[setting], |it| {
-        without(it.clone(), &HIDDEN)
+    page(cloud, request, "setting", &[setting], |page| {
+        without(page.clone(), &HIDDEN)
     })
 }
 
@@ -249,14 +251,15 @@ fn shown_stack(request: &ApiRequest, stack: &Value) -> Value {
 }
 
 fn stacks(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
-    page(cloud, request, "stack", &cloud.stacks, |it| {
-        shown_stack(request, it)
+    page(cloud, request, "stack", &cloud.stacks, |page| {
+        shown_stack(request, page)
     })
 }
 
 fn create_stack(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
-    let is_taken =
-        |it: &Value| it["environment"] == *request.project && it["name"] == request.body["name"];
+    let is_taken = |object: &Value| {
+        object["environment"] == *request.project && object["name"] == request.body["name"]
+    };
     if cloud.stacks.iter().any(is_taken) {
         return Err(invalid("NotUnique", "name"));
     }
@@ -354,7 +357,7 @@ impl Cloud for Rancher {
 
     fn render_refusal(_: &ApiRequest, refused: Refused) -> Reply {
         let status = refused.status.unwrap_or(422);
-        let field = Some(&refused.message).filter(|it| !it.is_empty());
+        let field = Some(&refused.message).filter(|text| !text.is_empty());
         let error = json!({
             "type": "error", "status": status, "code": refused.code, "message": refused.code, "detail": null,
             "fieldName": field,

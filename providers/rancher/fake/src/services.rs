@@ -100,18 +100,20 @@ impl Rancher {
             .nth(4)
             .unwrap_or_default()
             .to_owned();
-        let is_it = |it: &&mut Value| {
-            it["id"] == request.id()
-                && it["environment"] == *request.project
-                && collection(it) == kind
+        let is_it = |object: &&mut Value| {
+            object["id"] == request.id()
+                && object["environment"] == *request.project
+                && collection(object) == kind
         };
         self.services.iter_mut().find(is_it).ok_or_else(not_found)
     }
 
     /// Returns the live service with this ID.
     fn live(&self, request: &ApiRequest, id: &Value) -> Option<&Value> {
-        let is_it = |it: &&Value| {
-            it["id"] == *id && it["environment"] == *request.project && it["removed"].is_null()
+        let is_it = |object: &&Value| {
+            object["id"] == *id
+                && object["environment"] == *request.project
+                && object["removed"].is_null()
         };
         self.services.iter().find(is_it)
     }
@@ -119,9 +121,9 @@ impl Rancher {
     fn begin(&mut self, request: &ApiRequest, id: &str, state: &str) {
         let time = PASSING
             .iter()
-            .find(|(it, ..)| *it == state)
+            .find(|(text, ..)| *text == state)
             .map_or(0, |(.., time)| *time);
-        if let Some(service) = self.services.iter_mut().find(|it| it["id"] == id) {
+        if let Some(service) = self.services.iter_mut().find(|service| service["id"] == id) {
             service["state"] = state.into();
             service["transitioningMessage"] = Value::Null;
         }
@@ -132,7 +134,11 @@ impl Rancher {
     /// Ends what is due. Each request does so, too.
     pub fn finish(&mut self) {
         for (id, operation) in self.work.finished() {
-            let Some(at) = self.services.iter().position(|it| it["id"] == *id) else {
+            let Some(at) = self
+                .services
+                .iter()
+                .position(|service| service["id"] == *id)
+            else {
                 continue;
             };
             let number: u64 = id.trim_start_matches("1s").parse().unwrap_or_default();
@@ -142,7 +148,7 @@ impl Rancher {
             let has_host = self
                 .hosts
                 .iter()
-                .any(|it| it["environment"] == service["environment"]);
+                .any(|host| host["environment"] == service["environment"]);
             if is_activating && (self.has_no_free_port || !has_host) {
                 service["transitioningMessage"] =
                     "Scheduling failed: ports are in use on all hosts".into();
@@ -155,7 +161,7 @@ impl Rancher {
             }
             let next = PASSING
                 .iter()
-                .find(|(it, ..)| state == **it)
+                .find(|(text, ..)| state == **text)
                 .map_or("active", |(_, next, _)| *next);
             service["state"] = if operation.error.is_some() {
                 "error"
@@ -176,9 +182,10 @@ impl Rancher {
                 );
             } else if service["state"] == "active" && service["type"] == "loadBalancerService" {
                 let ip = format!("203.0.{}.{}", 113 + number / 250, number % 250 + 1);
-                let port = |it: &Value| {
-                    it.as_str()
-                        .and_then(|it| it.split(':').next()?.parse::<u64>().ok())
+                let port = |object: &Value| {
+                    object
+                        .as_str()
+                        .and_then(|text| text.split(':').next()?.parse::<u64>().ok())
                 };
                 let endpoint = |port| json!({"type": "publicEndpoint", "ipAddress": ip, "port": port, "serviceId": id});
                 service["publicEndpoints"] = array(&service["launchConfig"]["ports"].clone())
@@ -195,12 +202,12 @@ impl Rancher {
         let stack = self
             .stacks
             .iter()
-            .find(|it| it["id"] == body["stackId"] && it["environment"] == environment);
+            .find(|stack| stack["id"] == body["stackId"] && stack["environment"] == environment);
         if stack.is_none() {
             return Err(invalid("InvalidReference", "stackId"));
         }
         let name = body["name"].as_str().unwrap_or_default();
-        let is_inner = |it: char| it.is_ascii_alphanumeric() || it == '-';
+        let is_inner = |character: char| character.is_ascii_alphanumeric() || character == '-';
         if name.is_empty()
             || name.len() > 63
             || !name.chars().all(is_inner)
@@ -209,12 +216,12 @@ impl Rancher {
         {
             return Err(invalid("InvalidCharacters", "name"));
         }
-        let is_taken = |it: &Value| {
-            it["stackId"] == body["stackId"]
-                && it["removed"].is_null()
-                && it["name"]
+        let is_taken = |object: &Value| {
+            object["stackId"] == body["stackId"]
+                && object["removed"].is_null()
+                && object["name"]
                     .as_str()
-                    .is_some_and(|it| it.eq_ignore_ascii_case(name))
+                    .is_some_and(|other_name| other_name.eq_ignore_ascii_case(name))
         };
         if self.services.iter().any(is_taken) {
             return Err(invalid("NotUnique", "name"));
@@ -265,15 +272,16 @@ impl Rancher {
             }
             if !["tcp", "http", "https", "tls", "sni", "udp"]
                 .iter()
-                .any(|it| rule["protocol"] == **it)
+                .any(|text| rule["protocol"] == **text)
             {
                 return Err(invalid("InvalidOption", "protocol"));
             }
         }
         let ports = &body["launchConfig"]["ports"];
-        let is_port = |it: &Value| {
-            it.as_str()
-                .is_some_and(|it| it.ends_with("/tcp") && it.matches(':').count() == 1)
+        let is_port = |object: &Value| {
+            object
+                .as_str()
+                .is_some_and(|text| text.ends_with("/tcp") && text.matches(':').count() == 1)
         };
         if array(ports).all(is_port) {
             Ok(())
@@ -287,11 +295,11 @@ pub(crate) fn balancers(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
     let all: Vec<_> = cloud
         .services
         .iter()
-        .filter(|it| it["type"] == "loadBalancerService")
+        .filter(|service| service["type"] == "loadBalancerService")
         .cloned()
         .collect();
-    page(cloud, request, "loadBalancerService", &all, |it| {
-        shown(request, it)
+    page(cloud, request, "loadBalancerService", &all, |page| {
+        shown(request, page)
     })
 }
 
@@ -299,24 +307,24 @@ pub(crate) fn externals(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
     let all: Vec<_> = cloud
         .services
         .iter()
-        .filter(|it| it["type"] == "externalService")
+        .filter(|service| service["type"] == "externalService")
         .cloned()
         .collect();
-    page(cloud, request, "externalService", &all, |it| {
-        shown(request, it)
+    page(cloud, request, "externalService", &all, |page| {
+        shown(request, page)
     })
 }
 
 pub(crate) fn service(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
     cloud
         .find(request)
-        .map(|it| Reply::new(200, shown(request, it)))
+        .map(|cloud| Reply::new(200, shown(request, cloud)))
 }
 
 pub(crate) fn create_balancer(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
     if request.body["launchConfig"]["imageUuid"]
         .as_str()
-        .is_none_or(|it| !it.starts_with("docker:"))
+        .is_none_or(|image_uuid| !image_uuid.starts_with("docker:"))
     {
         return Err(invalid("MissingRequired", "imageUuid"));
     }
@@ -326,13 +334,13 @@ pub(crate) fn create_balancer(cloud: &mut Rancher, request: &ApiRequest) -> Answ
     cloud.check_balancer(request)?;
     cloud
         .create(request, "loadBalancerService")
-        .map(|it| Reply::new(201, shown(request, &it)))
+        .map(|object| Reply::new(201, shown(request, &object)))
 }
 
 pub(crate) fn create_external(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
     cloud
         .create(request, "externalService")
-        .map(|it| Reply::new(201, shown(request, &it)))
+        .map(|object| Reply::new(201, shown(request, &object)))
 }
 
 pub(crate) fn update(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
@@ -436,24 +444,26 @@ fn collection_of(cloud: &Rancher, request: &ApiRequest, is_it: impl Fn(&Value) -
     let found: Vec<_> = cloud
         .services
         .iter()
-        .filter(|it| it["removed"].is_null() && is_it(it))
+        .filter(|service| service["removed"].is_null() && is_it(service))
         .cloned()
         .collect();
-    page(cloud, request, "service", &found, |it| shown(request, it))
+    page(cloud, request, "service", &found, |page| {
+        shown(request, page)
+    })
 }
 
 fn has_link(service: &Value, id: &Value) -> bool {
     service["linkedServices"]
         .as_object()
-        .is_some_and(|links| links.values().any(|it| it == id))
+        .is_some_and(|links| links.values().any(|link| link == id))
 }
 
 pub(crate) fn consumed(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
     let found = cloud.find(request)?.clone();
-    collection_of(cloud, request, |it| has_link(&found, &it["id"]))
+    collection_of(cloud, request, |object| has_link(&found, &object["id"]))
 }
 
 pub(crate) fn consumers(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
     let found = cloud.find(request)?.clone();
-    collection_of(cloud, request, |it| has_link(it, &found["id"]))
+    collection_of(cloud, request, |object| has_link(object, &found["id"]))
 }

@@ -126,19 +126,19 @@ impl LoadBalancerSpec {
         let protocol = |number| {
             protocols
                 .iter()
-                .find(|it| it.port == number)
-                .map(|it| it.protocol)
+                .find(|port_protocol| port_protocol.port == number)
+                .map(|port_protocol| port_protocol.protocol)
         };
-        let port = |it: &ServicePort| PortSpec {
-            number: it.number,
-            node_port: it.node_port,
-            protocol: protocol(it.number).unwrap_or_default(),
+        let port = |port: &ServicePort| PortSpec {
+            number: port.number,
+            node_port: port.node_port,
+            protocol: protocol(port.number).unwrap_or_default(),
         };
         let ports: Vec<_> = ports.iter().map(port).collect();
-        let speaks = |all: &[Protocol]| ports.iter().any(|it| all.contains(&it.protocol));
+        let speaks = |all: &[Protocol]| ports.iter().any(|port| all.contains(&port.protocol));
         if let Some(other) = protocols
             .iter()
-            .find(|other| !ports.iter().any(|it| it.number == other.port))
+            .find(|other| !ports.iter().any(|port| port.number == other.port))
         {
             annotations.mistake(format!(
                 "annotation {}: the Service has no port {}",
@@ -176,7 +176,7 @@ impl LoadBalancerSpec {
                 ));
             }
         }
-        if ports.iter().any(|it| it.number == CHECK_PORT) {
+        if ports.iter().any(|port| port.number == CHECK_PORT) {
             annotations.mistake(format!(
                 "port {CHECK_PORT}: Rancher reserves it for the health check of load balancers"
             ));
@@ -188,7 +188,7 @@ impl LoadBalancerSpec {
         }
         if let Some(affinity) = spec
             .session_affinity
-            .filter(|it| !it.is_empty() && it != "None")
+            .filter(|session_affinity| !session_affinity.is_empty() && session_affinity != "None")
         {
             let cookie = COOKIE.key();
             annotations.mistake(format!(

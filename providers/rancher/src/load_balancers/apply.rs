@@ -45,7 +45,7 @@ impl Shared {
         if change
             .operations
             .iter()
-            .any(|it| it.deletes(|resource| *resource == ResourceKey::Balancer))
+            .any(|operation| operation.deletes(|resource| *resource == ResourceKey::Balancer))
         {
             return self.remove(change, &balancer).await;
         }
@@ -60,7 +60,7 @@ impl Shared {
             change.identity,
             change
                 .outcome_of_all()
-                .and_then(|it| it.graph)
+                .and_then(|load_balancer| load_balancer.graph)
                 .unwrap_or_default(),
         );
         let cluster = OwnerTags::cluster(identity.cluster);
@@ -112,8 +112,10 @@ impl Shared {
             ("removed_null", "1"),
         ];
         let find = async || {
-            api.all("stack", &filters, |it: &Links| it.id().to_owned())
-                .await
+            api.all("stack", &filters, |resource: &Links| {
+                resource.id().to_owned()
+            })
+            .await
         };
         if let Some(found) = find().await?.first() {
             return Ok(found.id().to_owned());
@@ -125,7 +127,7 @@ impl Shared {
             Err(error) if error.is_conflict() => find()
                 .await?
                 .first()
-                .map(|it| it.id().to_owned())
+                .map(|resource| resource.id().to_owned())
                 .ok_or(error),
             created => Ok(created?.id().to_owned()),
         }
@@ -135,14 +137,14 @@ impl Shared {
         let settings = self
             .source
             .api
-            .all("setting", &[("name", IMAGE)], |it: &Setting| {
-                it.name.clone()
+            .all("setting", &[("name", IMAGE)], |setting: &Setting| {
+                setting.name.clone()
             })
             .await?;
         let image = settings
             .into_iter()
-            .find(|it| it.name.eq_ignore_ascii_case(IMAGE))
-            .and_then(|it| it.value);
+            .find(|setting| setting.name.eq_ignore_ascii_case(IMAGE))
+            .and_then(|setting| setting.value);
         image.filter(|image| !image.is_empty()).ok_or_else(|| {
             Error::invalid(format!(
                 "the setting {IMAGE} of Rancher is empty: set it to the image of load balancers"
@@ -176,7 +178,7 @@ impl Shared {
             .operations
             .iter()
             .flat_map(Operation::changes)
-            .map(|it| &*it.key)
+            .map(|difference| &*difference.key)
             .collect();
         // Only what the action changes: everything else is planned again.
         let busy = |set: &dyn Fn(Attributes) -> Attributes| -> Result<Applied> {
@@ -245,8 +247,9 @@ impl Shared {
         }
         drop(claim);
         let mut body = Map::new();
-        let touches = |it: &Operation| {
-            it.targets_of().is_some() || matches!(it.resource(), Some(ResourceKey::Listener(_)))
+        let touches = |operation: &Operation| {
+            operation.targets_of().is_some()
+                || matches!(operation.resource(), Some(ResourceKey::Listener(_)))
         };
         if change.operations.iter().any(touches)
             || ["certificates", "cookie"]
@@ -265,7 +268,7 @@ impl Shared {
         if change
             .operations
             .iter()
-            .any(|it| matches!(it, Operation::Tag | Operation::Untag))
+            .any(|operation| matches!(operation, Operation::Tag | Operation::Untag))
         {
             body.insert(
                 "metadata".to_owned(),

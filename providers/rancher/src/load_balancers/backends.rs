@@ -62,7 +62,13 @@ impl Drop for Claim<'_> {
 pub(crate) fn external_name(node: &str) -> String {
     let clean: String = node
         .chars()
-        .map(|it| if it.is_ascii_alphanumeric() { it } else { '-' })
+        .map(|character| {
+            if character.is_ascii_alphanumeric() {
+                character
+            } else {
+                '-'
+            }
+        })
         .collect();
     let parts: Vec<&str> = clean.split('-').filter(|part| !part.is_empty()).collect();
     parts.join("-").chars().take(63).collect()
@@ -93,9 +99,9 @@ fn distinct_names<'a>(
     let is_of_another = |name: &str, address: &str| {
         let named = there
             .iter()
-            .find(|it| it.name.eq_ignore_ascii_case(name))
+            .find(|external_service| external_service.name.eq_ignore_ascii_case(name))
             .and_then(ExternalService::address);
-        named.is_some_and(|it| it != address && names.contains_key(it))
+        named.is_some_and(|text| text != address && names.contains_key(text))
     };
     let (mut taken, mut found) = (BTreeSet::new(), BTreeMap::new());
     for (node, address) in nodes {
@@ -123,11 +129,15 @@ impl Backends {
             .into_iter()
             .chain(stack.map(|id| ("stackId", id)))
             .collect();
-        let key = |it: &ExternalService| it.resource.id().to_owned();
+        let key = |external_service: &ExternalService| external_service.resource.id().to_owned();
         let mut all = self.api.all(EXTERNAL, &filters, key).await?;
-        all.retain(|it| it.state != "removing");
-        let address =
-            |it: &ExternalService| Some((it.resource.id().to_owned(), it.address()?.to_owned()));
+        all.retain(|external_service| external_service.state != "removing");
+        let address = |external_service: &ExternalService| {
+            Some((
+                external_service.resource.id().to_owned(),
+                external_service.address()?.to_owned(),
+            ))
+        };
         let read = all.iter().filter_map(address);
         let mut addresses = self.addresses.lock();
         if stack.is_none() {
@@ -172,7 +182,9 @@ impl Backends {
         }
         let there = self.list(Some(stack)).await?;
         // A target that is no address is a service that no longer exists.
-        let addresses = targets.iter().filter(|it| it.parse::<IpAddr>().is_ok());
+        let addresses = targets
+            .iter()
+            .filter(|target| target.parse::<IpAddr>().is_ok());
         let distinct = distinct_names(addresses, names, &there);
         let one = |(address, name)| self.one(name, address, &there, names, stack, cluster);
         let all: Vec<_> = distinct.into_iter().map(one).collect();
@@ -209,24 +221,31 @@ impl Backends {
         stack: &str,
         cluster: &str,
     ) -> Result<(String, String)> {
-        let is_named = |it: &&ExternalService| it.name.eq_ignore_ascii_case(&name);
+        let is_named =
+            |external_service: &&ExternalService| external_service.name.eq_ignore_ascii_case(&name);
         let known = there
             .iter()
-            .find(|it| it.address() == Some(&address))
+            .find(|external_service| external_service.address() == Some(&address))
             .or_else(|| there.iter().find(is_named));
         let found = match known {
             Some(found) => found.clone(),
             None => self.create(&name, &address, stack, cluster).await?,
         };
         if found.address() != Some(&address) {
-            if found.cluster().is_some_and(|it| it != cluster) {
+            if found
+                .cluster()
+                .is_some_and(|other_cluster| other_cluster != cluster)
+            {
                 return Err(Error::invalid(format!(
                     "external service {name} ({}) belongs to cluster {}; rename the Node, or use another environment",
                     found.resource.id(),
                     found.cluster().unwrap_or_default()
                 )));
             }
-            if found.address().is_some_and(|it| names.contains_key(it)) {
+            if found
+                .address()
+                .is_some_and(|address| names.contains_key(address))
+            {
                 return Err(Error::conflict(format!(
                     "external service {name} ({}) was created for another Node meanwhile",
                     found.resource.id()
@@ -259,7 +278,7 @@ impl Backends {
         match self.api.create(EXTERNAL, &body).await {
             Err(error) if error.is_conflict() => {
                 let mut there = self.list(Some(stack)).await?;
-                there.retain(|it| it.name.eq_ignore_ascii_case(name));
+                there.retain(|external_service| external_service.name.eq_ignore_ascii_case(name));
                 there.pop().ok_or(error)
             }
             created => created,
@@ -278,30 +297,32 @@ impl Backends {
         kept: &BTreeSet<String>,
     ) -> Result<bool> {
         let services = self
-            .list(besides.and_then(|it| it.stack_id.as_deref()))
+            .list(besides.and_then(|service| service.stack_id.as_deref()))
             .await?;
-        let besides = besides.map_or("", |it| it.resource.id());
-        let key = |it: &LoadBalancerService| it.resource.id().to_owned();
+        let besides = besides.map_or("", |service| service.resource.id());
+        let key = |service: &LoadBalancerService| service.resource.id().to_owned();
         let balancers = self
             .api
             .all(BALANCER, &[("removed_null", "1")], key)
             .await?;
-        let others = balancers.iter().filter(|it| it.resource.id() != besides);
+        let others = balancers
+            .iter()
+            .filter(|service| service.resource.id() != besides);
         let used: BTreeSet<_> = others
             .flat_map(LoadBalancerService::services)
             .chain(kept)
             .collect();
-        let is_left = |it: &&ExternalService| {
-            let is_ours = it.cluster().map_or_else(
-                || consumed.contains(it.resource.id()),
+        let is_left = |external_service: &&ExternalService| {
+            let is_ours = external_service.cluster().map_or_else(
+                || consumed.contains(external_service.resource.id()),
                 |owner| owner == cluster,
             );
-            is_ours && !used.contains(&it.resource.id().to_owned())
+            is_ours && !used.contains(&external_service.resource.id().to_owned())
         };
         let left: Vec<_> = services
             .iter()
             .filter(is_left)
-            .map(|it| self.delete_unused(it, besides))
+            .map(|external_service| self.delete_unused(external_service, besides))
             .collect();
         // One that Rancher refuses keeps no other one from being deleted.
         let outcomes: Vec<Result<()>> = stream::iter(left)
@@ -312,7 +333,7 @@ impl Backends {
         Ok(consumed.is_empty()
             || services
                 .iter()
-                .any(|it| consumed.contains(it.resource.id())))
+                .any(|external_service| consumed.contains(external_service.resource.id())))
     }
 
     async fn delete_unused(&self, service: &ExternalService, besides: &str) -> Result<()> {
@@ -330,14 +351,14 @@ impl Backends {
                 leaves: true,
             }
         };
-        let (urgent, key) = (SharedPriority::of(Priority::Urgent), |it: &Links| {
-            it.id().to_owned()
+        let (urgent, key) = (SharedPriority::of(Priority::Urgent), |resource: &Links| {
+            resource.id().to_owned()
         });
         let consumers = self
             .api
             .linked(&service.resource, "consumedbyservices", &urgent, key)
             .await?;
-        if consumers.iter().all(|it| it.id() == besides) {
+        if consumers.iter().all(|resource| resource.id() == besides) {
             if !self.api.delete(&service.resource).await? {
                 return Err(Error::conflict(format!(
                     "external service {id} was not found when it was deleted"

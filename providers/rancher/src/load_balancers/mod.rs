@@ -107,13 +107,13 @@ impl Shared {
             .chain(filters)
             .copied()
             .collect();
-        let key = |it: &LoadBalancerService| it.resource.id().to_owned();
+        let key = |service: &LoadBalancerService| service.resource.id().to_owned();
         let shared_priority = SharedPriority::default();
         let list = self.source.api.list(
             BALANCER,
             &filters,
             &shared_priority,
-            |it: LoadBalancerService| it,
+            |service: LoadBalancerService| service,
             key,
         );
         Ok(list.await?.filter(LoadBalancerService::exists))
@@ -139,7 +139,7 @@ impl Shared {
         Ok(ListResult::of(
             found
                 .iter()
-                .map(|it| self.observed(it))
+                .map(|service| self.observed(service))
                 .collect::<Result<_>>()?,
         ))
     }
@@ -159,8 +159,8 @@ fn address(node: &Node) -> Option<String> {
     let found = node
         .addresses
         .iter()
-        .find(|it| it.kind == AddressType::InternalIP);
-    found.map(|it| it.address.to_string())
+        .find(|address| address.kind == AddressType::InternalIP);
+    found.map(|address| address.address.to_string())
 }
 
 #[async_trait]
@@ -232,7 +232,12 @@ impl LoadBalancerCloud for LoadBalancers {
         match query {
             Query::All(sets) => {
                 self.0.backends.refresh().await?;
-                let observed = |it| self.0.observed(&it).ok().map(|it| it.sharing(sets));
+                let observed = |service| {
+                    self.0
+                        .observed(&service)
+                        .ok()
+                        .map(|load_balancer| load_balancer.sharing(sets))
+                };
                 Ok(self.0.list(&[]).await?.flat_map(observed))
             }
             Query::Owner(identity) => {
@@ -247,23 +252,25 @@ impl LoadBalancerCloud for LoadBalancers {
                     &[("name", &*identity.name)]
                 };
                 let mut found = self.0.list(filters).await?.complete()?.into_items();
-                found.retain(|it| {
-                    it.is_named(&identity.name)
-                        || is_leaving && it.service() == Some(identity.uid())
+                found.retain(|service| {
+                    service.is_named(&identity.name)
+                        || is_leaving && service.service() == Some(identity.uid())
                 });
                 let read = self.0.with_backends(found).await?;
-                Ok(read.flat_map(|it| Some(deletable(it, identity))))
+                Ok(read.flat_map(|load_balancer| Some(deletable(load_balancer, identity))))
             }
             Query::Ids(ids, detail) => {
                 let found = match detail == Detail::State && ids.len() >= FEW {
                     true => self.0.list(&[]).await?.into_items(),
                     false => Vec::new(),
                 };
-                let is_missing = |id: &&String| !found.iter().any(|it| it.resource.id() == **id);
+                let is_missing =
+                    |id: &&String| !found.iter().any(|service| service.resource.id() == **id);
                 let missing =
                     try_join_all(ids.iter().filter(is_missing).map(|id| self.0.by_id(id))).await?;
-                let is_wanted =
-                    |it: &LoadBalancerService| ids.iter().any(|id| it.resource.id() == id);
+                let is_wanted = |service: &LoadBalancerService| {
+                    ids.iter().any(|id| service.resource.id() == id)
+                };
                 let all = found
                     .into_iter()
                     .filter(is_wanted)
@@ -300,12 +307,12 @@ impl LoadBalancerCloud for LoadBalancers {
                 let ports = observed
                     .graph
                     .as_ref()
-                    .and_then(|it| it.balancer_attributes()?.get("ports").cloned());
+                    .and_then(|graph| graph.balancer_attributes()?.get("ports").cloned());
                 let has = |port: &String| {
                     ports
                         .iter()
-                        .flat_map(|it| it.as_array().into_iter().flatten())
-                        .any(|it| *it == **port)
+                        .flat_map(|port| port.as_array().into_iter().flatten())
+                        .any(|object| *object == **port)
                 };
                 let spec = service
                     .spec

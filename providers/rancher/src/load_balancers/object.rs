@@ -222,17 +222,17 @@ impl LoadBalancerService {
         let ports = self
             .launch_config
             .iter()
-            .flat_map(|it| it.ports.iter().flatten());
+            .flat_map(|launch_config| launch_config.ports.iter().flatten());
         let config = self.lb_config.as_ref();
-        let policy = config.and_then(|it| it.stickiness_policy.as_ref());
+        let policy = config.and_then(|config| config.stickiness_policy.as_ref());
         Settings {
             active: !STOPPED.contains(&&*self.state),
             upgraded: self.state == "upgraded",
             ports: ports.map(with_protocol).collect(),
             scale: self.scale,
-            certificates: config.and_then(|it| it.certificate_ids.clone()),
+            certificates: config.and_then(|config| config.certificate_ids.clone()),
             cookie: policy
-                .and_then(|it| it["cookie"].as_str())
+                .and_then(|policy| policy["cookie"].as_str())
                 .map(str::to_owned),
         }
     }
@@ -261,8 +261,9 @@ impl LoadBalancerService {
             .collect();
         let mut graph = ResourceGraph::default().balancer(Attributes::observed(&self.settings())?);
         for (number, rules) in ports {
-            let is_same = |it: &PortRule| {
-                it.target_port == rules[0].target_port && it.protocol == rules[0].protocol
+            let is_same = |port_rule: &PortRule| {
+                port_rule.target_port == rules[0].target_port
+                    && port_rule.protocol == rules[0].protocol
             };
             let has_all = rules
                 .iter()
@@ -272,7 +273,7 @@ impl LoadBalancerService {
             // A port of which some backends differ is written as a whole.
             let node_port = rules[0]
                 .target_port
-                .filter(|_| has_all && rules.iter().all(|it| is_same(it)));
+                .filter(|_| has_all && rules.iter().all(|port_rule| is_same(port_rule)));
             let settings = Attributes::default()
                 .set("node_port", node_port)
                 .set("protocol", &rules[0].protocol);
@@ -286,7 +287,7 @@ impl LoadBalancerService {
             .public_endpoints
             .iter()
             .flatten()
-            .filter_map(|it| it.ip_address.as_deref())
+            .filter_map(|public_endpoint| public_endpoint.ip_address.as_deref())
         {
             let entry = ObservedLoadBalancer::ip(ip);
             if !ingress.contains(&entry) {

@@ -13,7 +13,12 @@ fn backends(harness: &Harness) -> Vec<(String, String)> {
     let services = harness.live("externalService");
     services
         .iter()
-        .map(|it| (text(&it["name"]), text(&it["externalIpAddresses"][0])))
+        .map(|service| {
+            (
+                text(&service["name"]),
+                text(&service["externalIpAddresses"][0]),
+            )
+        })
         .collect()
 }
 
@@ -117,7 +122,7 @@ async fn load_balancer_whose_deletion_is_refused_keeps_its_backends() {
         cloud
             .services
             .iter_mut()
-            .for_each(|it| it["locked"] = is_locked.into());
+            .for_each(|service| service["locked"] = is_locked.into());
     };
     lock(true);
     let error = harness
@@ -164,7 +169,7 @@ async fn backends_of_the_go_program_are_deleted_after_a_deletion_that_was_interr
         .lock()
         .services
         .iter_mut()
-        .for_each(|it| it["metadata"] = json!({}));
+        .for_each(|service| service["metadata"] = json!({}));
     harness.fake.fault_injector().fail(
         Fault::refused("GET /externalservices", 500)
             .after(1)
@@ -224,7 +229,11 @@ async fn oldest_of_two_load_balancers_is_used_and_the_other_one_stays() {
     {
         let mut cloud = harness.fake.lock();
         let number = cloud.number();
-        let balancer = cloud.services.iter_mut().find(|it| it["id"] == id).unwrap();
+        let balancer = cloud
+            .services
+            .iter_mut()
+            .find(|service| service["id"] == id)
+            .unwrap();
         let mut newer = balancer.clone();
         newer["id"] = format!("1s{number}").into();
         newer["stackId"] = "1st99".into();
@@ -236,7 +245,12 @@ async fn oldest_of_two_load_balancers_is_used_and_the_other_one_stays() {
         .ensure(&harness.started().await, &mut other_port)
         .await
         .unwrap();
-    let port = |it: &Value| (it["id"] == id, text(&it["launchConfig"]["ports"][0]));
+    let port = |object: &Value| {
+        (
+            object["id"] == id,
+            text(&object["launchConfig"]["ports"][0]),
+        )
+    };
     let ports: Vec<_> = harness
         .live("loadBalancerService")
         .iter()

@@ -82,7 +82,7 @@ fn ports_of_services_are_a_list_of_ports_and_ranges() {
     .unwrap();
     let allowed = allowed.service_ports.unwrap();
     assert_eq!(
-        [442, 443, 7999, 8000, 8001, 8002].map(|it| allowed.contains(it)),
+        [442, 443, 7999, 8000, 8001, 8002].map(|number| allowed.contains(number)),
         [false, true, false, true, true, false]
     );
 }

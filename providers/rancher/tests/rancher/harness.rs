@@ -110,7 +110,7 @@ impl Harness {
             .lock()
             .hosts
             .iter()
-            .find(|it| it["hostname"] == name)
+            .find(|host| host["hostname"] == name)
             .cloned()
             .unwrap()
     }
@@ -135,7 +135,7 @@ impl Harness {
         cloud
             .services
             .iter()
-            .filter(|it| it["type"] == kind && it["removed"].is_null())
+            .filter(|service| service["type"] == kind && service["removed"].is_null())
             .cloned()
             .collect()
     }
@@ -150,7 +150,7 @@ impl Harness {
     pub(crate) fn externals(&self) -> Vec<String> {
         self.live("externalService")
             .iter()
-            .map(|it| text(&it["name"]))
+            .map(|object| text(&object["name"]))
             .collect()
     }
 

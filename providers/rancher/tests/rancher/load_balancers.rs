@@ -10,12 +10,12 @@ use crate::harness::{Harness, cluster, service};
 use crate::profile::{list, text};
 
 fn rules(balancer: &Value) -> Vec<(u64, u64, String)> {
-    let number = |it: &Value| it.as_u64().unwrap();
-    let rule = |it: &Value| {
+    let number = |object: &Value| object.as_u64().unwrap();
+    let rule = |object: &Value| {
         (
-            number(&it["sourcePort"]),
-            number(&it["targetPort"]),
-            text(&it["protocol"]),
+            number(&object["sourcePort"]),
+            number(&object["targetPort"]),
+            text(&object["protocol"]),
         )
     };
     list(&balancer["lbConfig"]["portRules"]).map(rule).collect()
@@ -102,11 +102,11 @@ async fn order_of_ports_keeps_the_load_balancer_and_other_ports_upgrade_it() {
             .map(text)
             .collect::<std::collections::BTreeSet<_>>();
         assert_eq!(has, published.into_iter().collect());
-        assert!(
-            rules(&balancer)
+        assert!(rules(&balancer).iter().all(|(port, ..)| {
+            ports
                 .iter()
-                .all(|(port, ..)| ports.iter().any(|it| u64::from(*it) == *port))
-        );
+                .any(|other_port| u64::from(*other_port) == *port)
+        }));
     }
 }
 
@@ -182,7 +182,7 @@ async fn rules_that_were_removed_by_hand_are_written_again() {
         .lock()
         .services
         .iter_mut()
-        .for_each(|it| it["lbConfig"]["portRules"] = json!([]));
+        .for_each(|service| service["lbConfig"]["portRules"] = json!([]));
     harness
         .ensure(&harness.started().await, &mut web)
         .await
@@ -207,7 +207,7 @@ async fn external_service_gets_the_new_address_of_its_host() {
     let addresses: Vec<_> = harness
         .live("externalService")
         .iter()
-        .map(|it| text(&it["externalIpAddresses"][0]))
+        .map(|object| text(&object["externalIpAddresses"][0]))
         .collect();
     assert!(
         addresses.contains(&"10.9.9.9".to_owned()) && addresses.len() == 2,
@@ -282,13 +282,13 @@ async fn load_balancer_that_a_user_renamed_is_deleted_with_its_service_after_a_r
         .ensure(&harness.started().await, &mut web.clone())
         .await
         .unwrap();
-    let rename = |it: &mut Value| it["name"] = "shop".into();
+    let rename = |object: &mut Value| object["name"] = "shop".into();
     harness
         .fake
         .lock()
         .services
         .iter_mut()
-        .filter(|it| it["type"] == "loadBalancerService")
+        .filter(|service| service["type"] == "loadBalancerService")
         .for_each(rename);
     harness
         .delete(&harness.started().await, &web)
@@ -326,7 +326,7 @@ async fn annotations_become_settings_of_the_load_balancer() {
     assert!(
         rules(&balancer)
             .iter()
-            .any(|it| *it == (443, 30443, "https".to_owned()))
+            .any(|rule| *rule == (443, 30443, "https".to_owned()))
     );
 
     harness
@@ -334,7 +334,7 @@ async fn annotations_become_settings_of_the_load_balancer() {
         .lock()
         .services
         .iter_mut()
-        .for_each(|it| it["lbConfig"]["config"] = "global".into());
+        .for_each(|service| service["lbConfig"]["config"] = "global".into());
     let all = [
         ("scale", "3"),
         ("protocols", "443=tls"),
@@ -484,8 +484,8 @@ async fn canceled_upgrade_is_reported_until_a_user_ends_it() {
             cloud
                 .services
                 .iter_mut()
-                .filter(|it| it["launchConfig"].is_object())
-                .for_each(|it| it["state"] = state.into());
+                .filter(|service| service["launchConfig"].is_object())
+                .for_each(|service| service["state"] = state.into());
         };
         set(state);
         let provider = harness.started().await;
@@ -603,6 +603,6 @@ async fn names_of_external_services_are_those_of_the_go_program() {
         .unwrap();
     let names = harness.externals();
     for expected in ["node-1-example-org", "a-b", &long[..63]] {
-        assert!(names.iter().any(|it| it == expected), "{names:?}");
+        assert!(names.iter().any(|name| name == expected), "{names:?}");
     }
 }

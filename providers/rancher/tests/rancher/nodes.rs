@@ -41,7 +41,7 @@ async fn metadata(harness: &Harness, node: Node) -> InstanceMetadata {
 fn shown(addresses: &[NodeAddress]) -> Vec<String> {
     addresses
         .iter()
-        .map(|it| format!("{} {}", it.kind.as_str(), it.address))
+        .map(|address| format!("{} {}", address.kind.as_str(), address.address))
         .collect()
 }
 
@@ -230,7 +230,7 @@ async fn all_pages_of_hosts_are_read() {
     assert!(
         found
             .iter()
-            .all(|it| matches!(it, Ok(InstanceState::Present { .. }))),
+            .all(|state| matches!(state, Ok(InstanceState::Present { .. }))),
         "{found:?}"
     );
     assert!(harness.fake.fault_injector().count("GET /hosts") <= 6);

@@ -72,7 +72,7 @@ impl RancherCloud {
             .lock()
             .hosts
             .iter_mut()
-            .filter(|it| it["hostname"] == name)
+            .filter(|host| host["hostname"] == name)
             .for_each(change);
     }
 
@@ -88,11 +88,11 @@ impl RancherCloud {
             let service = cloud
                 .services
                 .iter()
-                .find(|it| it["id"] == rule["serviceId"] && it["removed"].is_null());
+                .find(|service| service["id"] == rule["serviceId"] && service["removed"].is_null());
             let ip = service
-                .map(|it| text(&it["externalIpAddresses"][0]))
+                .map(|service| text(&service["externalIpAddresses"][0]))
                 .unwrap_or_default();
-            let host = cloud.hosts.iter().find(|it| it["addresses"][0] == *ip);
+            let host = cloud.hosts.iter().find(|host| host["addresses"][0] == *ip);
             targets.insert(host.map_or(ip, provider_id));
         }
         LoadBalancerFacts {
@@ -111,7 +111,7 @@ impl RancherCloud {
         cloud
             .services
             .iter()
-            .filter(|it| it["removed"].is_null())
+            .filter(|service| service["removed"].is_null())
             .cloned()
             .collect()
     }
@@ -179,25 +179,25 @@ impl CloudProfile for RancherCloud {
         format!("{NAME}://{}", self.0.lock().add_host(ENVIRONMENT, name))
     }
     fn stop(&self, name: &str) {
-        self.change(name, |it| it["state"] = "inactive".into());
+        self.change(name, |object| object["state"] = "inactive".into());
     }
     fn start(&self, name: &str) {
-        self.change(name, |it| it["state"] = "active".into());
+        self.change(name, |object| object["state"] = "active".into());
     }
     fn terminate(&self, name: &str) {
-        self.0.lock().hosts.retain(|it| it["hostname"] != name);
+        self.0.lock().hosts.retain(|host| host["hostname"] != name);
     }
     fn machines(&self) -> Vec<Machine> {
-        let machine = |it: &Value| Machine {
-            name: text(&it["hostname"]),
-            provider_id: provider_id(it),
-            is_stopped: it["state"] == "inactive",
+        let machine = |object: &Value| Machine {
+            name: text(&object["hostname"]),
+            provider_id: provider_id(object),
+            is_stopped: object["state"] == "inactive",
         };
         self.0
             .lock()
             .hosts
             .iter()
-            .filter(|it| it["environment"] == ENVIRONMENT)
+            .filter(|host| host["environment"] == ENVIRONMENT)
             .map(machine)
             .collect()
     }
@@ -205,31 +205,31 @@ impl CloudProfile for RancherCloud {
     fn load_balancers(&self) -> Vec<LoadBalancerFacts> {
         self.live()
             .iter()
-            .filter(|it| is_balancer(it))
-            .map(|it| self.facts(it))
+            .filter(|object| is_balancer(object))
+            .map(|object| self.facts(object))
             .collect()
     }
     fn leftovers(&self) -> Vec<String> {
         let live = self.live();
         let used: BTreeSet<String> = live
             .iter()
-            .flat_map(|it| list(&it["lbConfig"]["portRules"]))
-            .map(|it| text(&it["serviceId"]))
+            .flat_map(|object| list(&object["lbConfig"]["portRules"]))
+            .map(|port_rule| text(&port_rule["serviceId"]))
             .collect();
-        let is_ours = |it: &&Value| {
-            let is_tagged = it["metadata"]["ccm-rs/cluster"]
+        let is_ours = |object: &&Value| {
+            let is_tagged = object["metadata"]["ccm-rs/cluster"]
                 .as_str()
-                .is_some_and(|it| it != "another");
-            !is_balancer(it) && is_tagged && !used.contains(&text(&it["id"]))
+                .is_some_and(|ccm_rs_cluster| ccm_rs_cluster != "another");
+            !is_balancer(object) && is_tagged && !used.contains(&text(&object["id"]))
         };
         live.iter()
             .filter(is_ours)
-            .map(|it| format!("external service {}", it["name"]))
+            .map(|object| format!("external service {}", object["name"]))
             .collect()
     }
     fn objects(&self) -> Vec<Value> {
         let mut all = self.live();
-        all.sort_by_key(|it| (text(&it["type"]), text(&it["name"])));
+        all.sort_by_key(|object| (text(&object["type"]), text(&object["name"])));
         all
     }
     fn aliases(&self) -> Vec<(String, String)> {
@@ -242,7 +242,11 @@ impl CloudProfile for RancherCloud {
                 (text(&it["addresses"][0]), format!("<address of {name}>")),
             ]);
         }
-        for it in cloud.services.iter().filter(|it| it["removed"].is_null()) {
+        for it in cloud
+            .services
+            .iter()
+            .filter(|service| service["removed"].is_null())
+        {
             let name = text(&it["name"]);
             let owner = it["metadata"]["ccm-rs/service"]
                 .as_str()
@@ -264,7 +268,7 @@ impl CloudProfile for RancherCloud {
             cloud
                 .stacks
                 .iter()
-                .map(|it| (text(&it["id"]), "<stack>".to_owned())),
+                .map(|stack| (text(&stack["id"]), "<stack>".to_owned())),
         );
         aliases.retain(|(value, _)| !value.is_empty());
         aliases
@@ -300,7 +304,7 @@ impl CloudProfile for RancherCloud {
     fn things_of_others(&self) -> Vec<Value> {
         self.live()
             .into_iter()
-            .filter(|it| text(&it["name"]).starts_with(THEIRS))
+            .filter(|object| text(&object["name"]).starts_with(THEIRS))
             .collect()
     }
 
@@ -312,12 +316,15 @@ impl CloudProfile for RancherCloud {
         let ours = cloud
             .services
             .iter_mut()
-            .filter(|it| is_balancer(it) && it["name"] != THEIRS);
-        ours.for_each(|it| it["lbConfig"]["portRules"] = json!([]));
+            .filter(|service| is_balancer(service) && service["name"] != THEIRS);
+        ours.for_each(|object| object["lbConfig"]["portRules"] = json!([]));
         true
     }
     fn remove_load_balancers(&self) -> bool {
-        self.0.lock().services.retain(|it| !is_balancer(it));
+        self.0
+            .lock()
+            .services
+            .retain(|service| !is_balancer(service));
         true
     }
     /// A load balancer with the name of the Go program is the Service's own.
@@ -334,7 +341,7 @@ impl CloudProfile for RancherCloud {
         Some(Namesake::Adopted)
     }
     fn change_addresses(&self, name: &str, internal: &str, _external: &str) -> bool {
-        self.change(name, |it| it["addresses"] = json!([internal]));
+        self.change(name, |object| object["addresses"] = json!([internal]));
         true
     }
 

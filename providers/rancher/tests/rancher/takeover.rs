@@ -61,19 +61,19 @@ async fn load_balancers_are_those_that_the_go_program_would_make() {
             .await
             .unwrap();
     }
-    let key = |it: &Value| (text(&it["type"]), text(&it["name"]));
+    let key = |object: &Value| (text(&object["type"]), text(&object["name"]));
     let shape = |all: Vec<Value>| {
         let mut all: Vec<_> = all
             .iter()
-            .map(|it| {
+            .map(|object| {
                 (
-                    key(it),
-                    sorted(&it["launchConfig"]["ports"]),
-                    it["externalIpAddresses"].clone(),
+                    key(object),
+                    sorted(&object["launchConfig"]["ports"]),
+                    object["externalIpAddresses"].clone(),
                 )
             })
             .collect();
-        all.sort_by_key(|it| it.0.clone());
+        all.sort_by_key(|pair| pair.0.clone());
         all
     };
     let ours = [

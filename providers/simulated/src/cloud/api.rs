@@ -199,7 +199,7 @@ fn check(
     let ports: BTreeSet<_> = spec
         .listeners
         .iter()
-        .map(|it| (it.port, &it.protocol))
+        .map(|listener| (listener.port, &listener.protocol))
         .collect();
     if ports.len() < spec.listeners.len()
         || ports

@@ -219,7 +219,9 @@ impl Model {
             .load_balancers
             .values_mut()
             .map(|stored| &mut stored.object);
-        all.find(|it| it.id == id_or_name || it.spec.name == id_or_name)
+        all.find(|load_balancer| {
+            load_balancer.id == id_or_name || load_balancer.spec.name == id_or_name
+        })
     }
 
     /// Changes a load balancer as an operator does: at once, also during an operation.
@@ -247,7 +249,9 @@ impl Model {
 
     /// Removes a load balancer as an operator does, also a protected one.
     pub(super) fn remove_load_balancer(&mut self, id_or_name: &str) -> bool {
-        let id = self.load_balancer_mut(id_or_name).map(|it| it.id.clone());
+        let id = self
+            .load_balancer_mut(id_or_name)
+            .map(|load_balancer| load_balancer.id.clone());
         id.is_some_and(|id| self.load_balancers.remove(&id).is_some())
     }
 }

@@ -109,8 +109,9 @@ impl Model {
     /// Protects a route as an operator does; returns `false` if no route has this ID or range.
     pub(super) fn protect_route(&mut self, id_or_destination: &str, protected: bool) -> bool {
         let mut routes = self.routes.values_mut().map(|stored| &mut stored.object);
-        let found = routes
-            .find(|it| it.id == id_or_destination || it.route.destination == id_or_destination);
+        let found = routes.find(|route| {
+            route.id == id_or_destination || route.route.destination == id_or_destination
+        });
         found.map(|route| route.is_protected = protected).is_some()
     }
 }

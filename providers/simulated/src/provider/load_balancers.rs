@@ -270,12 +270,12 @@ impl LoadBalancerCloud for Cloud {
     ) -> Result<Option<BTreeMap<String, TargetHealth>>> {
         let call = Call::get("/v1/load-balancers/{id}/targets", &[&observed.id]);
         let checked: Vec<Checked> = self.api.http.read(call.inside("targets")).await?;
-        let health = |it: Checked| {
+        let health = |entry: Checked| {
             (
-                it.id,
+                entry.id,
                 TargetHealth {
-                    is_healthy: it.healthy,
-                    detail: it.detail,
+                    is_healthy: entry.healthy,
+                    detail: entry.detail,
                 },
             )
         };

@@ -76,8 +76,10 @@ impl RouteCloud for Api {
         let internal = route
             .target_node_addresses
             .iter()
-            .filter(|it| it.kind == AddressType::InternalIP);
-        let next_hops = internal.map(|it| it.address.to_string()).collect();
+            .filter(|address| address.kind == AddressType::InternalIP);
+        let next_hops = internal
+            .map(|address| address.address.to_string())
+            .collect();
         Ok((
             next_hops,
             Target::Machine {

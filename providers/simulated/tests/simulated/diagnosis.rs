@@ -11,7 +11,9 @@ async fn findings(provider: &Simulated) -> Vec<(String, Severity)> {
     let findings = provider.diagnose().await;
     let unhelpful: Vec<&Finding> = findings
         .iter()
-        .filter(|it| it.severity != Well && it.remedy.as_ref().is_none_or(String::is_empty))
+        .filter(|finding| {
+            finding.severity != Well && finding.remedy.as_ref().is_none_or(String::is_empty)
+        })
         .collect();
     assert!(unhelpful.is_empty(), "{unhelpful:?}");
     findings

@@ -147,7 +147,7 @@ async fn those_that_wait_for_the_cloud_are_looked_at_together() {
             .cloud
             .load_balancers()
             .iter()
-            .all(|it| it.ip.is_some())
+            .all(|load_balancer| load_balancer.ip.is_some())
     );
 }
 

@@ -22,13 +22,13 @@ async fn main() -> std::io::Result<()> {
         match command {
             "delete" => cloud
                 .each("instance")
-                .retain(|it| it["InstanceName"] != name),
+                .retain(|instance| instance["InstanceName"] != name),
             "stop" => {
                 let found = cloud
                     .each("instance")
                     .iter_mut()
-                    .filter(|it| it["InstanceName"] == name);
-                found.for_each(|it| it["InstanceState"] = "STOPPED".into());
+                    .filter(|instance| instance["InstanceName"] == name);
+                found.for_each(|object| object["InstanceState"] = "STOPPED".into());
             }
             "dump" => {
                 let kinds = [

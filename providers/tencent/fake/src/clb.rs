@@ -25,7 +25,7 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             text,
         )?;
     }
-    let is_its = |it: &Value| it["_balancer"] == *id;
+    let is_its = |object: &Value| object["_balancer"] == *id;
     if ["Listener", "Target"]
         .iter()
         .any(|part| action.contains(part))
@@ -41,9 +41,9 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
     }
     match action {
         "DescribeClassicalLBListeners" => {
-            let listener = |it: &Value| {
-                json!({"ListenerId": it["ListenerId"], "ListenerName": "", "ListenerPort": it["Port"], "Protocol": it["Protocol"],
-                    "InstancePort": it["_instance_port"], "SessionExpire": 0, "HealthSwitch": 1, "Status": 1})
+            let listener = |object: &Value| {
+                json!({"ListenerId": object["ListenerId"], "ListenerName": "", "ListenerPort": object["Port"], "Protocol": object["Protocol"],
+                    "InstancePort": object["_instance_port"], "SessionExpire": 0, "HealthSwitch": 1, "Status": 1})
             };
             Ok(
                 json!({"Listeners": world.matching("listener", is_its).iter().map(listener).collect::<Vec<_>>()}),
@@ -51,8 +51,7 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
         }
         "DescribeClassicalLBTargets" => {
             let it = world.find("balancer", "LoadBalancerId", id, NO_BALANCER)?;
-            let target =
-                |it: &Value| json!({"Type": "CVM", "InstanceId": it, "Weight": 10, "RunFlag": 1});
+            let target = |object: &Value| json!({"Type": "CVM", "InstanceId": object, "Weight": 10, "RunFlag": 1});
             Ok(json!({"Targets": array(&it["_instances"]).map(target).collect::<Vec<_>>()}))
         }
         "RegisterTargetsWithClassicalLB" | "DeregisterTargetsFromClassicalLB" => {
@@ -82,8 +81,8 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             Ok(answer)
         }
         "SetLoadBalancerSecurityGroups" => {
-            for group in
-                array(&body["SecurityGroups"]).filter(|it| !text(it).starts_with("sg-mine"))
+            for group in array(&body["SecurityGroups"])
+                .filter(|security_group| !text(security_group).starts_with("sg-mine"))
             {
                 world.find("group", "SecurityGroupId", group, "InvalidParameterValue")?;
             }
@@ -93,22 +92,26 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             Ok(answer)
         }
         "DescribeListeners" => {
-            let found = world.matching("listener", |it| is_its(it) && is_named(body, it));
+            let found = world.matching("listener", |listener| {
+                is_its(listener) && is_named(body, listener)
+            });
             let total = found.len();
             let shown = found
                 .iter()
-                .map(|it| hidden(it, &["Targets"]))
+                .map(|object| hidden(object, &["Targets"]))
                 .collect::<Vec<_>>();
             Ok(json!({"Listeners": shown, "TotalCount": total}))
         }
         "DescribeTargets" => {
-            let found = world.matching("listener", |it| is_its(it) && is_named(body, it));
+            let found = world.matching("listener", |listener| {
+                is_its(listener) && is_named(body, listener)
+            });
             let shown = found
                 .iter()
-                .map(|it| only(it, "ListenerId Protocol Port Targets EndPort"));
-            let with_rules = |mut it: Value| {
-                it["Rules"] = json!([]);
-                it
+                .map(|object| only(object, "ListenerId Protocol Port Targets EndPort"));
+            let with_rules = |mut object: Value| {
+                object["Rules"] = json!([]);
+                object
             };
             Ok(json!({"Listeners": shown.map(with_rules).collect::<Vec<_>>()}))
         }
@@ -135,8 +138,8 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             }
             let (answer, succeeds) = world.begin(id);
             if succeeds {
-                world.remove("listener", |it| {
-                    is_its(it) && (ids.is_empty() || ids.contains(&it["ListenerId"]))
+                world.remove("listener", |listener| {
+                    is_its(listener) && (ids.is_empty() || ids.contains(&listener["ListenerId"]))
                 });
             }
             Ok(answer)
@@ -167,19 +170,20 @@ fn describe(world: &mut World, body: &Value) -> Answer {
     let is_one_of = |key: &str, all: &[&Value]| {
         body[key].is_null() || array(&body[key]).any(|wanted| all.contains(&wanted))
     };
-    let mut found = world.matching("balancer", |it| {
-        let vips: Vec<_> = array(&it["LoadBalancerVips"]).collect();
-        is_one_of("LoadBalancerIds", &[&it["LoadBalancerId"]])
+    let mut found = world.matching("balancer", |balancer| {
+        let vips: Vec<_> = array(&balancer["LoadBalancerVips"]).collect();
+        is_one_of("LoadBalancerIds", &[&balancer["LoadBalancerId"]])
             && is_one_of("LoadBalancerVips", &vips)
-            && (body["VpcId"].is_null() || body["VpcId"] == it["VpcId"])
+            && (body["VpcId"].is_null() || body["VpcId"] == balancer["VpcId"])
             && fits(body, |name| {
                 let tag = name.strip_prefix("tag:").unwrap_or_default();
-                let tags = array(&it["Tags"]).filter(|it| it["TagKey"] == tag);
-                tags.map(|it| text(&it["TagValue"]).to_owned()).collect()
+                let tags = array(&balancer["Tags"]).filter(|other_tag| other_tag["TagKey"] == tag);
+                tags.map(|tags| text(&tags["TagValue"]).to_owned())
+                    .collect()
             })
     });
     // The address is known when the load balancer works.
-    for it in found.iter_mut().filter(|it| it["Status"] == 0) {
+    for it in found.iter_mut().filter(|object| object["Status"] == 0) {
         it["LoadBalancerVips"] = json!([]);
     }
     world.page(found, body, "LoadBalancerSet")
@@ -247,7 +251,8 @@ pub(crate) fn delete(world: &mut World, body: &Value) -> Answer {
         "Your task is working.",
     )?;
     let it = world.find("balancer", "LoadBalancerId", id, NO_BALANCER)?;
-    let is_protected = array(&it["AttributeFlags"]).any(|it| it == "DeleteProtect");
+    let is_protected =
+        array(&it["AttributeFlags"]).any(|attribute_flag| attribute_flag == "DeleteProtect");
     check(
         !is_protected,
         "FailedOperation",
@@ -256,8 +261,8 @@ pub(crate) fn delete(world: &mut World, body: &Value) -> Answer {
     let count: usize = world
         .all("listener")
         .iter()
-        .filter(|it| it["_balancer"] == *id)
-        .map(|it| array(&it["Targets"]).count())
+        .filter(|object| object["_balancer"] == *id)
+        .map(|object| array(&object["Targets"]).count())
         .sum();
     check(
         count < 20 || body["ForceDelete"] == true,
@@ -266,8 +271,8 @@ pub(crate) fn delete(world: &mut World, body: &Value) -> Answer {
     )?;
     let (answer, succeeds) = world.begin(id);
     if succeeds {
-        world.remove("listener", |it| it["_balancer"] == *id);
-        world.remove("balancer", |it| it["LoadBalancerId"] == *id);
+        world.remove("listener", |listener| listener["_balancer"] == *id);
+        world.remove("balancer", |balancer| balancer["LoadBalancerId"] == *id);
     }
     Ok(answer)
 }
@@ -295,10 +300,10 @@ pub(crate) fn create_listener(world: &mut World, body: &Value) -> Answer {
     let id = &body["LoadBalancerId"];
     let ports: Vec<_> = array(&body["Ports"]).cloned().collect();
     for port in &ports {
-        let is_taken = |it: &Value| {
-            it["_balancer"] == *id
-                && it["Port"] == *port
-                && is_udp(&it["Protocol"]) == is_udp(&body["Protocol"])
+        let is_taken = |object: &Value| {
+            object["_balancer"] == *id
+                && object["Port"] == *port
+                && is_udp(&object["Protocol"]) == is_udp(&body["Protocol"])
         };
         let is_free = world.matching("listener", is_taken).is_empty();
         check(
@@ -344,7 +349,7 @@ fn backend(world: &World, it: &Value) -> Result<Value, Refused> {
         json!({"Port": it["Port"], "Weight": weight, "RegisteredTime": "2026-01-02 03:04:05"});
     let mut shown = match it["InstanceId"].as_str() {
         Some(id) => {
-            let found = world.matching("instance", |it| it["InstanceId"] == id);
+            let found = world.matching("instance", |instance| instance["InstanceId"] == id);
             let Some(found) = found.first() else {
                 return refuse("InvalidParameter", format!("{id} does not exist."));
             };
@@ -373,10 +378,10 @@ fn is_same(one: &Value, other: &Value) -> bool {
 fn targets(world: &mut World, action: &str, body: &Value) -> Answer {
     let id = &body["LoadBalancerId"];
     let rules = array(&body["ModifyList"]).flat_map(|rule| {
-        array(&rule["Targets"]).map(|it| {
-            let mut it = it.clone();
-            it["ListenerId"] = rule["ListenerId"].clone();
-            it
+        array(&rule["Targets"]).map(|targets| {
+            let mut targets = targets.clone();
+            targets["ListenerId"] = rule["ListenerId"].clone();
+            targets
         })
     });
     let all: Vec<_> = array(&body["Targets"]).cloned().chain(rules).collect();
@@ -402,9 +407,9 @@ fn targets(world: &mut World, action: &str, body: &Value) -> Answer {
     for (listener, backend) in shown.into_iter().filter(|_| succeeds) {
         let it = world.find("listener", "ListenerId", &listener, NO_LISTENER)?;
         if let Some(all) = it["Targets"].as_array_mut() {
-            all.retain(|it| {
-                !is_same(it, &backend)
-                    && (!backend["Type"].is_null() || it["InstanceId"] != backend["InstanceId"])
+            all.retain(|object| {
+                !is_same(object, &backend)
+                    && (!backend["Type"].is_null() || object["InstanceId"] != backend["InstanceId"])
             });
             if action != "BatchDeregisterTargets" {
                 all.push(backend);
@@ -420,7 +425,7 @@ fn targets(world: &mut World, action: &str, body: &Value) -> Answer {
 /// Adds `Targets` to a load balancer of the kind `classic`, or removes `InstanceIds`.
 fn classic_targets(world: &mut World, body: &Value) -> Answer {
     let new: Vec<_> = array(&body["Targets"])
-        .map(|it| it["InstanceId"].clone())
+        .map(|targets| targets["InstanceId"].clone())
         .collect();
     let gone: Vec<_> = array(&body["InstanceIds"]).cloned().collect();
     check(
@@ -447,17 +452,17 @@ fn classic_targets(world: &mut World, body: &Value) -> Answer {
 
 fn health(world: &World, body: &Value) -> Value {
     let of = |id: &Value| {
-        let listener = |it: &Value| {
-            let target = |it: &Value| {
-                json!({"IP": it["PrivateIpAddresses"][0], "Port": it["Port"], "HealthStatus": true, "TargetId": it["InstanceId"],
+        let listener = |object: &Value| {
+            let target = |object: &Value| {
+                json!({"IP": object["PrivateIpAddresses"][0], "Port": object["Port"], "HealthStatus": true, "TargetId": object["InstanceId"],
                     "HealthStatusDetail": "Alive", "HealthStatusDetial": "Alive"})
             };
-            let targets: Vec<_> = array(&it["Targets"]).map(target).collect();
-            json!({"ListenerId": it["ListenerId"], "ListenerName": it["ListenerName"], "Protocol": it["Protocol"],
-                "Port": it["Port"], "Rules": [{"LocationId": "", "Targets": targets}]})
+            let targets: Vec<_> = array(&object["Targets"]).map(target).collect();
+            json!({"ListenerId": object["ListenerId"], "ListenerName": object["ListenerName"], "Protocol": object["Protocol"],
+                "Port": object["Port"], "Rules": [{"LocationId": "", "Targets": targets}]})
         };
         let all: Vec<_> = world
-            .matching("listener", |it| it["_balancer"] == *id)
+            .matching("listener", |listener| listener["_balancer"] == *id)
             .iter()
             .map(listener)
             .collect();
@@ -479,7 +484,7 @@ pub(crate) fn tags(world: &mut World, action: &str, body: &Value) -> Answer {
     let gone: Vec<_> = ["ReplaceTags", "DeleteTags"]
         .iter()
         .flat_map(|key| array(&body[*key]))
-        .map(|it| it["TagKey"].clone())
+        .map(|object| object["TagKey"].clone())
         .collect();
     if let Some(tags) = it["Tags"].as_array_mut() {
         tags.retain(|tag| !gone.contains(&tag["TagKey"]));

@@ -140,8 +140,10 @@ fn check_listener(action: &str, body: &Value) -> Result<(), Refused> {
             "InvalidParameterValue",
             "Protocol",
         )?;
-        let are_ports =
-            array(&body["Ports"]).all(|it| it.as_u64().is_some_and(|it| (1..=65535).contains(&it)));
+        let are_ports = array(&body["Ports"]).all(|port| {
+            port.as_u64()
+                .is_some_and(|number| (1..=65535).contains(&number))
+        });
         check(
             are_ports,
             "InvalidParameterValue.Range",

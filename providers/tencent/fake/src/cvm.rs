@@ -20,26 +20,26 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
         "InvalidParameterValue",
         "At most 100 IDs.",
     )?;
-    let is_few = array(&body["Filters"]).all(|it| array(&it["Values"]).count() <= 5);
+    let is_few = array(&body["Filters"]).all(|object| array(&object["Values"]).count() <= 5);
     check(
         is_few,
         "InvalidParameterValue",
         "At most 5 values for a filter.",
     )?;
-    let is_id = |it: &&&Value| text(it).starts_with("ins-");
+    let is_id = |object: &&&Value| text(object).starts_with("ins-");
     check(
-        ids.iter().all(|it| is_id(&it)),
+        ids.iter().all(|id| is_id(&id)),
         "InvalidInstanceId.Malformed",
         "The ID is malformed.",
     )?;
-    let found = world.matching("instance", |it| {
-        let all = |value: &Value| array(value).map(|it| text(it).to_owned()).collect();
-        (ids.is_empty() || ids.contains(&&it["InstanceId"]))
+    let found = world.matching("instance", |instance| {
+        let all = |value: &Value| array(value).map(|object| text(object).to_owned()).collect();
+        (ids.is_empty() || ids.contains(&&instance["InstanceId"]))
             && fits(body, |name| match name {
-                "vpc-id" => vec![text(&it["VirtualPrivateCloud"]["VpcId"]).to_owned()],
-                "private-ip-address" => all(&it["PrivateIpAddresses"]),
-                "instance-name" => vec![text(&it["InstanceName"]).to_owned()],
-                "instance-id" => vec![text(&it["InstanceId"]).to_owned()],
+                "vpc-id" => vec![text(&instance["VirtualPrivateCloud"]["VpcId"]).to_owned()],
+                "private-ip-address" => all(&instance["PrivateIpAddresses"]),
+                "instance-name" => vec![text(&instance["InstanceName"]).to_owned()],
+                "instance-id" => vec![text(&instance["InstanceId"]).to_owned()],
                 _ => Vec::new(),
             })
     });
@@ -68,7 +68,9 @@ pub(crate) fn metadata(world: &World, path: &str) -> Result<Reply, Refused> {
     let first = world.all("instance").first();
     let [id, key, token] = TEMPORARY;
     let answer = match path.trim_start_matches("/latest/meta-data/") {
-        "instance-id" => text(first.map_or(&Value::Null, |it| &it["InstanceId"])).to_owned(),
+        "instance-id" => {
+            text(first.map_or(&Value::Null, |object| &object["InstanceId"])).to_owned()
+        }
         "placement/region" => REGION.to_owned(),
         "placement/zone" => format!("{REGION}-3"),
         "mac" => "52:54:00:00:00:01".to_owned(),

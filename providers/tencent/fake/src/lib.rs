@@ -70,13 +70,13 @@ pub fn rest<B>(mut request: Request<B>, is_narrow: bool) -> Request<B> {
     if let Some(query) = request
         .uri()
         .query()
-        .filter(|it| it.contains("Action="))
+        .filter(|query| query.contains("Action="))
         .map(str::to_owned)
     {
         // API 2.0.
         let action = query
             .split('&')
-            .find_map(|it| it.strip_prefix("Action="))
+            .find_map(|part| part.strip_prefix("Action="))
             .unwrap_or_default();
         *request.method_mut() = if action.starts_with("Describe") {
             Method::GET
@@ -89,7 +89,7 @@ pub fn rest<B>(mut request: Request<B>, is_narrow: bool) -> Request<B> {
     let action = request
         .headers()
         .get("x-tc-action")
-        .and_then(|it| it.to_str().ok())
+        .and_then(|header| header.to_str().ok())
         .map(str::to_owned);
     let Some(action) = action.filter(|_| request.uri().path() == "/") else {
         return request;
@@ -97,7 +97,7 @@ pub fn rest<B>(mut request: Request<B>, is_narrow: bool) -> Request<B> {
     *request.method_mut() = match &*action {
         _ if ["Describe", "AssumeRole"]
             .iter()
-            .any(|it| action.starts_with(it)) =>
+            .any(|assume_role| action.starts_with(assume_role)) =>
         {
             Method::GET
         }
@@ -256,7 +256,10 @@ impl Cloud for World {
             );
         }
         let error = json!({"Code": code, "Message": refused.message});
-        let status = refused.status.filter(|it| *it == 500).unwrap_or(200);
+        let status = refused
+            .status
+            .filter(|status| *status == 500)
+            .unwrap_or(200);
         Reply::new(
             status,
             json!({"Response": {"Error": error, "RequestId": "request-refused"}}),

@@ -61,7 +61,9 @@ pub(crate) fn verify(request: &ApiRequest) -> Result<(), Refused> {
     );
     let key = [date, product, "tc3_request"]
         .iter()
-        .fold(format!("TC3{secret}").into_bytes(), |key, it| mac(&key, it));
+        .fold(format!("TC3{secret}").into_bytes(), |key, tc3_request| {
+            mac(&key, tc3_request)
+        });
     check(
         hex(&mac(&key, &text)) == part("Signature="),
         "AuthFailure.SignatureFailure",

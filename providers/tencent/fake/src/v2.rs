@@ -63,7 +63,7 @@ fn begun(answer: &Value) -> Value {
 }
 
 fn listeners(world: &World, id: &Value) -> Vec<Value> {
-    world.matching("listener", |it| it["_balancer"] == *id)
+    world.matching("listener", |listener| listener["_balancer"] == *id)
 }
 
 pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
@@ -72,14 +72,14 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
         "DescribeInstances" => instances(world, body),
         "DescribeLoadBalancers" => {
             let special = &body["special"];
-            let found = world.matching("balancer", |it| {
-                special.is_null() || it["_special"] == *special
+            let found = world.matching("balancer", |balancer| {
+                special.is_null() || balancer["_special"] == *special
             });
-            let shown = found.iter().map(|it| {
-                json!({"loadBalancerId": it["LoadBalancerId"], "unLoadBalancerId": it["LoadBalancerId"],
-                    "loadBalancerName": it["LoadBalancerName"], "loadBalancerVips": it["LoadBalancerVips"],
-                    "loadBalancerType": if it["LoadBalancerType"] == "INTERNAL" { 3 } else { 2 },
-                    "status": it["Status"], "forward": it["Forward"], "uniqVpcId": it["VpcId"]})
+            let shown = found.iter().map(|object| {
+                json!({"loadBalancerId": object["LoadBalancerId"], "unLoadBalancerId": object["LoadBalancerId"],
+                    "loadBalancerName": object["LoadBalancerName"], "loadBalancerVips": object["LoadBalancerVips"],
+                    "loadBalancerType": if object["LoadBalancerType"] == "INTERNAL" { 3 } else { 2 },
+                    "status": object["Status"], "forward": object["Forward"], "uniqVpcId": object["VpcId"]})
             });
             let shown: Vec<_> = shown.collect();
             Ok(json!({"totalCount": shown.len(), "loadBalancerSet": shown}))
@@ -108,9 +108,9 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             Ok(json!({"data": {"status": task["Status"]}}))
         }
         "DescribeForwardLBListeners" => {
-            let shown = listeners(world, id).into_iter().map(|it| {
-                json!({"listenerid": it["ListenerId"], "protocol": protocol_number(&it["Protocol"]),
-                    "protocoltype": it["Protocol"], "loadbalancerport": it["Port"]})
+            let shown = listeners(world, id).into_iter().map(|listener| {
+                json!({"listenerid": listener["ListenerId"], "protocol": protocol_number(&listener["Protocol"]),
+                    "protocoltype": listener["Protocol"], "loadbalancerport": listener["Port"]})
             });
             Ok(json!({"listenerSet": shown.collect::<Vec<_>>()}))
         }
@@ -128,14 +128,14 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             clb::answer(world, "DeleteLoadBalancerListeners", &request).map(|answer| begun(&answer))
         }
         "DescribeForwardLBBackends" => {
-            let shown = listeners(world, id).into_iter().map(|it| {
-                let backend = |it: &Value| {
-                    json!({"LanIp": it["PrivateIpAddresses"][0], "Port": it["Port"], "Weight": it["Weight"],
-                        "UnInstanceId": it["InstanceId"]})
+            let shown = listeners(world, id).into_iter().map(|listener| {
+                let backend = |object: &Value| {
+                    json!({"LanIp": object["PrivateIpAddresses"][0], "Port": object["Port"], "Weight": object["Weight"],
+                        "UnInstanceId": object["InstanceId"]})
                 };
-                let backends: Vec<_> = array(&it["Targets"]).map(backend).collect();
-                json!({"listenerId": it["ListenerId"], "protocol": protocol_number(&it["Protocol"]),
-                    "protocolType": it["Protocol"], "loadBalancerPort": it["Port"], "backends": backends})
+                let backends: Vec<_> = array(&listener["Targets"]).map(backend).collect();
+                json!({"listenerId": listener["ListenerId"], "protocol": protocol_number(&listener["Protocol"]),
+                    "protocolType": listener["Protocol"], "loadBalancerPort": listener["Port"], "backends": backends})
             });
             Ok(json!({"data": shown.collect::<Vec<_>>()}))
         }
@@ -146,7 +146,7 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             } else {
                 "BatchDeregisterTargets"
             };
-            let target = |it: &Value| json!({"ListenerId": body["listenerId"], "InstanceId": it["instanceId"], "Port": number(&it["port"])});
+            let target = |object: &Value| json!({"ListenerId": body["listenerId"], "InstanceId": object["instanceId"], "Port": number(&object["port"])});
             let targets: Vec<_> = array(&body["backends"]).map(target).collect();
             let request = json!({"LoadBalancerId": id, "Targets": targets});
             clb::answer(world, action, &request).map(|answer| begun(&answer))
@@ -161,12 +161,12 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
 
 /// Returns instances, with any number of values in a filter.
 fn instances(world: &mut World, body: &Value) -> Answer {
-    let found = world.matching("instance", |it| {
+    let found = world.matching("instance", |instance| {
         fits(body, |name| match name {
-            "private-ip-address" => array(&it["PrivateIpAddresses"])
-                .map(|it| text(it).to_owned())
+            "private-ip-address" => array(&instance["PrivateIpAddresses"])
+                .map(|private_ip_addresses| text(private_ip_addresses).to_owned())
                 .collect(),
-            "instance-id" => vec![text(&it["InstanceId"]).to_owned()],
+            "instance-id" => vec![text(&instance["InstanceId"]).to_owned()],
             _ => Vec::new(),
         })
     });

@@ -11,11 +11,11 @@ pub(crate) fn groups(world: &mut World, action: &str, body: &Value) -> Answer {
     let id = &body["SecurityGroupId"];
     match action {
         "DescribeSecurityGroups" => {
-            let found = world.matching("group", |it| {
+            let found = world.matching("group", |group| {
                 fits(body, |name| {
                     let tag = name.strip_prefix("tag:").unwrap_or_default();
-                    let tags = array(&it["TagSet"]).filter(|it| it["Key"] == tag);
-                    tags.map(|it| text(&it["Value"]).to_owned()).collect()
+                    let tags = array(&group["TagSet"]).filter(|tag_set| tag_set["Key"] == tag);
+                    tags.map(|tags| text(&tags["Value"]).to_owned()).collect()
                 })
             });
             world.page(found, body, "SecurityGroupSet")
@@ -43,9 +43,9 @@ pub(crate) fn groups(world: &mut World, action: &str, body: &Value) -> Answer {
             let is_used = world
                 .all("balancer")
                 .iter()
-                .any(|it| array(&it["SecureGroups"]).any(|group| group == id));
+                .any(|object| array(&object["SecureGroups"]).any(|group| group == id));
             check(!is_used, "ResourceInUse", "The security group is in use.")?;
-            world.remove("group", |it| it["SecurityGroupId"] == *id);
+            world.remove("group", |group| group["SecurityGroupId"] == *id);
             Ok(json!({}))
         }
         _ => refuse("InvalidAction", action),
@@ -53,8 +53,8 @@ pub(crate) fn groups(world: &mut World, action: &str, body: &Value) -> Answer {
 }
 
 pub(crate) fn routes(world: &mut World, action: &str, body: &Value) -> Answer {
-    let is_of_table = |it: &Value| it["RouteTableName"] == body["RouteTableName"];
-    let is_same = |it: &Value, key: &str| it[key] == body[key];
+    let is_of_table = |object: &Value| object["RouteTableName"] == body["RouteTableName"];
+    let is_same = |object: &Value, key: &str| object[key] == body[key];
     if action != "DescribeClusterRouteTables" && action != "CreateClusterRouteTable" {
         world.find(
             "table",
@@ -89,7 +89,8 @@ pub(crate) fn routes(world: &mut World, action: &str, body: &Value) -> Answer {
             Ok(answer)
         }
         "CreateClusterRoute" => {
-            let is_range = |it: &Value| is_of_table(it) && is_same(it, "DestinationCidrBlock");
+            let is_range =
+                |object: &Value| is_of_table(object) && is_same(object, "DestinationCidrBlock");
             let is_free = world.matching("route", is_range).is_empty();
             check(
                 is_free,
@@ -103,8 +104,10 @@ pub(crate) fn routes(world: &mut World, action: &str, body: &Value) -> Answer {
             Ok(json!({}))
         }
         "DeleteClusterRoute" => {
-            let is_it = |it: &Value| {
-                is_of_table(it) && is_same(it, "DestinationCidrBlock") && is_same(it, "GatewayIp")
+            let is_it = |object: &Value| {
+                is_of_table(object)
+                    && is_same(object, "DestinationCidrBlock")
+                    && is_same(object, "GatewayIp")
             };
             check(
                 world.remove("route", is_it) > 0,

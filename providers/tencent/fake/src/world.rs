@@ -87,7 +87,7 @@ pub(crate) fn only(body: &Value, names: &str) -> Value {
 pub(crate) fn fits(body: &Value, value: impl Fn(&str) -> Vec<String>) -> bool {
     array(&body["Filters"]).all(|filter| {
         let has = value(text(&filter["Name"]));
-        array(&filter["Values"]).any(|wanted| has.iter().any(|it| wanted == it.as_str()))
+        array(&filter["Values"]).any(|wanted| has.iter().any(|ha| wanted == ha.as_str()))
     })
 }
 
@@ -113,17 +113,20 @@ impl World {
         let (over, failed): (Vec<_>, Vec<_>) = self
             .tasks
             .iter()
-            .filter(|it| it.due <= now)
-            .partition(|it| it.error.is_none());
-        let [over, failed] =
-            [over, failed].map(|all| all.iter().map(|it| it.balancer.clone()).collect::<Vec<_>>());
-        self.each("balancer").retain(|it| {
-            it["Status"] != 0 || !failed.iter().any(|id| it["LoadBalancerId"] == **id)
+            .filter(|task| task.due <= now)
+            .partition(|task| task.error.is_none());
+        let [over, failed] = [over, failed].map(|all| {
+            all.iter()
+                .map(|task| task.balancer.clone())
+                .collect::<Vec<_>>()
+        });
+        self.each("balancer").retain(|balancer| {
+            balancer["Status"] != 0 || !failed.iter().any(|id| balancer["LoadBalancerId"] == **id)
         });
         for it in self
             .each("balancer")
             .iter_mut()
-            .filter(|it| it["Status"] == 0)
+            .filter(|balancer| balancer["Status"] == 0)
         {
             if over.iter().any(|id| it["LoadBalancerId"] == **id) {
                 it["Status"] = 1.into();
@@ -135,7 +138,7 @@ impl World {
     pub(crate) fn is_busy(&self, balancer: &Value) -> bool {
         self.tasks
             .iter()
-            .any(|it| it.due > self.now && *balancer == *it.balancer)
+            .any(|task| task.due > self.now && *balancer == *task.balancer)
     }
 
     /// Begins a task, and returns the answer with its ID. `None` if the task will fail.
@@ -154,7 +157,7 @@ impl World {
     }
 
     pub(crate) fn task(&self, id: &Value) -> Answer {
-        let Some(task) = self.tasks.iter().find(|it| *id == *it.id) else {
+        let Some(task) = self.tasks.iter().find(|task| *id == *task.id) else {
             return refuse("InvalidParameterValue", "The task does not exist.");
         };
         let status = match (&task.error, task.due <= self.now) {
@@ -174,7 +177,7 @@ impl World {
                 .as_u64()
                 .or_else(|| body[key].as_str()?.parse().ok())
         };
-        let number = |key: &str| number(key).and_then(|it| usize::try_from(it).ok());
+        let number = |key: &str| number(key).and_then(|number| usize::try_from(number).ok());
         let size = number("Limit").unwrap_or(20).clamp(1, self.page);
         let page = Page::starting(
             items,

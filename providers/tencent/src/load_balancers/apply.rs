@@ -38,7 +38,7 @@ impl TencentLoadBalancers {
         let before = actual.graph.clone().unwrap_or_default();
         let after = change
             .outcome_of_all()
-            .and_then(|it| it.graph)
+            .and_then(|load_balancer| load_balancer.graph)
             .unwrap_or_default();
         let work = Work {
             cloud: self,
@@ -51,7 +51,7 @@ impl TencentLoadBalancers {
         if change
             .operations
             .iter()
-            .any(|it| it.deletes(|resource| *resource == ResourceKey::Balancer))
+            .any(|operation| operation.deletes(|resource| *resource == ResourceKey::Balancer))
         {
             return work.leave().await;
         }
@@ -125,7 +125,7 @@ impl Work<'_> {
                 .operations
                 .iter()
                 .flat_map(Operation::changes)
-                .any(|it| it.key == "IsCreated")
+                .any(|difference| difference.key == "IsCreated")
         {
             tags.insert(CREATED_TAG.to_owned(), None);
         }
@@ -147,12 +147,15 @@ impl Work<'_> {
         );
         let managed = match wants_group {
             Some(settings) if had_group != wants_group => Some(self.ensure_group(settings).await?),
-            Some(_) => had_group.and_then(|it| it.text(ID)).map(str::to_owned),
+            Some(_) => had_group
+                .and_then(|settings| settings.text(ID))
+                .map(str::to_owned),
             None => None,
         };
         // Security groups are written once, before the first listener.
         let groups = self.wanted_groups(managed.as_deref(), had_group);
-        let is_same = |all: &[String], others: &[String]| all.iter().all(|it| others.contains(it));
+        let is_same =
+            |all: &[String], others: &[String]| all.iter().all(|text| others.contains(text));
         let has = self.groups();
         if !(is_same(&groups, &has) && is_same(&has, &groups)) {
             self.send(
@@ -161,17 +164,20 @@ impl Work<'_> {
             )
             .await?;
         }
-        for operation in self
-            .change
-            .operations
-            .iter()
-            .filter(|it| it.updates(|it| *it == ResourceKey::Balancer))
+        for operation in
+            self.change.operations.iter().filter(|operation| {
+                operation.updates(|resource| *resource == ResourceKey::Balancer)
+            })
         {
             self.update_balancer(operation.changes()).await?;
         }
         let deleted = self.deleted_listeners();
         // A port must be free before it gets another listener.
-        let is_replaced = |port: &&Port| self.after.listeners().any(|(it, _)| it == *port);
+        let is_replaced = |port: &&Port| {
+            self.after
+                .listeners()
+                .any(|(listener, _)| listener == *port)
+        };
         let (first, last): (Vec<_>, Vec<_>) = deleted.iter().partition(is_replaced);
         self.delete_listeners(first.into_iter()).await?;
         let mut ids: BTreeMap<Port, String> = self
@@ -211,7 +217,7 @@ impl Work<'_> {
             .operations
             .iter()
             .flat_map(Operation::changes)
-            .any(|it| it.key == "SecurityGroups");
+            .any(|difference| difference.key == "SecurityGroups");
         if wants_group != had_group || changes_groups || !are_all_there {
             outcome.graph = None;
         }
@@ -222,7 +228,7 @@ impl Work<'_> {
     fn groups(&self) -> Vec<String> {
         self.before
             .balancer_attributes()
-            .and_then(|it| it.get("Groups"))
+            .and_then(|settings| settings.get("Groups"))
             .map(texts)
             .unwrap_or_default()
     }
@@ -231,11 +237,11 @@ impl Work<'_> {
     /// and the managed one.
     fn wanted_groups(&self, managed: Option<&str>, had: Option<&Attributes>) -> Vec<String> {
         let mut changes = self.change.operations.iter().flat_map(Operation::changes);
-        let others = match changes.find(|it| it.key == "SecurityGroups") {
+        let others = match changes.find(|difference| difference.key == "SecurityGroups") {
             Some(change) => texts(&change.to),
             None => self.groups(),
         };
-        let left = had.and_then(|it| it.text(ID));
+        let left = had.and_then(|settings| settings.text(ID));
         let is_kept = |id: &String| Some(&**id) != left && Some(&**id) != managed;
         others
             .into_iter()
@@ -272,7 +278,7 @@ impl Work<'_> {
                 _ => {}
             }
         }
-        if body.as_object().is_some_and(|it| !it.is_empty()) {
+        if body.as_object().is_some_and(|body| !body.is_empty()) {
             self.send(self.action("ModifyLoadBalancerAttributes").fields(body))
                 .await?;
         }
@@ -301,9 +307,9 @@ impl Work<'_> {
         // Ports of this run are known only if the Service was synced in it.
         let ports = each_port(identity.service, &["TCP", "UDP"]).flatten();
         let own: Vec<_> = ports
-            .map(|it| Port {
-                number: it.number,
-                protocol: it.protocol.into(),
+            .map(|port| Port {
+                number: port.number,
+                protocol: port.protocol.into(),
             })
             .collect();
         let of_users: Vec<_> = of_users

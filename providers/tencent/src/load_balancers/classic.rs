@@ -30,7 +30,7 @@ const TARGETS: usize = 20;
 pub(super) fn is_classic(graph: &ResourceGraph) -> bool {
     graph
         .balancer_attributes()
-        .is_some_and(|it| it.get(CLASSIC).is_some())
+        .is_some_and(|settings| settings.get(CLASSIC).is_some())
 }
 
 /// Returns the instances that are targets.
@@ -39,7 +39,7 @@ fn instances(graph: &ResourceGraph) -> BTreeSet<&str> {
         .targets
         .iter()
         .flat_map(|(_, all)| all.iter())
-        .map(|it| parts(it).0)
+        .map(|text| parts(text).0)
         .collect()
 }
 
@@ -47,7 +47,7 @@ fn instances(graph: &ResourceGraph) -> BTreeSet<&str> {
 fn target_port(graph: &ResourceGraph, pool: &str) -> Option<u16> {
     let (_, listener) = graph
         .listeners()
-        .find(|(_, it)| it.text(POOL) == Some(pool))?;
+        .find(|(_, settings)| settings.text(POOL) == Some(pool))?;
     listener.number(TARGET_PORT)
 }
 
@@ -75,11 +75,12 @@ impl TencentLoadBalancers {
                     u16::try_from(it[key].as_u64().unwrap_or_default()).unwrap_or_default()
                 };
                 let (port, target_port) = (number("ListenerPort"), number(TARGET_PORT));
-                let Some(transport) = ["TCP", "UDP"].into_iter().find(|it| *it == protocol) else {
+                let Some(transport) = ["TCP", "UDP"].into_iter().find(|text| *text == protocol)
+                else {
                     continue;
                 };
                 let ids = list(&targets["Targets"])
-                    .map(|it| target(text(it, "InstanceId"), target_port, WEIGHT));
+                    .map(|targets| target(text(targets, "InstanceId"), target_port, WEIGHT));
                 let (name, settings) = (
                     pool(transport, port),
                     Attributes::default().set(TARGET_PORT, target_port),
@@ -117,20 +118,25 @@ impl TencentLoadBalancers {
             let Some(port) = target_port(seen, name) else {
                 continue;
             };
-            let is_other = |it: &&str| parts(it).1 != u64::from(port) || !it.starts_with("ins-");
+            let is_other =
+                |text: &&str| parts(text).1 != u64::from(port) || !text.starts_with("ins-");
             if let Some(other) = targets.iter().find(is_other) {
                 let (id, wanted, _) = parts(other);
                 return refused(format!(
                     "{name} leads to port {port} of instances, not to port {wanted} of {id}"
                 ));
             }
-            let targets = targets.iter().map(|it| target(parts(it).0, port, WEIGHT));
+            let targets = targets
+                .iter()
+                .map(|other_target| target(parts(other_target).0, port, WEIGHT));
             fitted.targets.insert(name.clone(), targets.collect());
         }
         let Some(wanted) = desired.balancer_attributes() else {
             return Ok(fitted);
         };
-        let is_in = |graph: &ResourceGraph, port: &_| graph.listeners().any(|(it, _)| it == port);
+        let is_in = |graph: &ResourceGraph, port: &_| {
+            graph.listeners().any(|(listener, _)| listener == port)
+        };
         if let Some((port, _)) = desired.listeners().find(|(port, _)| !is_in(seen, port)) {
             return refused(format!("it has no listener for port {port}"));
         }

@@ -22,7 +22,7 @@ impl TencentLoadBalancers {
             let found = self.with_ids(std::slice::from_ref(id)).await?;
             if found
                 .iter()
-                .any(|it| is_in(it, &vpc) && self.head(it).adopted)
+                .any(|object| is_in(object, &vpc) && self.head(object).adopted)
             {
                 return Err(Error::conflict(format!(
                     "load balancer {id} has become one of yours"
@@ -36,7 +36,7 @@ impl TencentLoadBalancers {
         self.check_account().await?;
         let graph = change
             .outcome_of_all()
-            .and_then(|it| it.graph)
+            .and_then(|load_balancer| load_balancer.graph)
             .unwrap_or_default();
         let settings = graph.balancer_attributes().cloned().unwrap_or_default();
         let mut tags = self.tags(identity, true);
@@ -62,8 +62,8 @@ impl TencentLoadBalancers {
         );
         let service = identity.service.spec.as_ref();
         let address = service
-            .and_then(|it| it.load_balancer_ip.clone())
-            .filter(|it| !it.is_empty());
+            .and_then(|service| service.load_balancer_ip.clone())
+            .filter(|load_balancer_ip| !load_balancer_ip.is_empty());
         let is_internal = settings.text("LoadBalancerType") == Some(INTERNAL);
         let of_request = ["LoadBalancerType", "SubnetId", "LoadBalancerPassToTarget"];
         let mut body = settings.clone().only(&of_request).nested();
@@ -72,7 +72,10 @@ impl TencentLoadBalancers {
             .clone()
             .only(&["InternetChargeType", "InternetMaxBandwidthOut"])
             .nested();
-        if network.as_object().is_some_and(|it| !it.is_empty()) {
+        if network
+            .as_object()
+            .is_some_and(|network| !network.is_empty())
+        {
             body["InternetAccessible"] = network;
         }
         // What the annotation states comes first: it replaces nothing that the program sets.

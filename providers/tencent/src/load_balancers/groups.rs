@@ -43,7 +43,7 @@ impl TencentLoadBalancers {
         }
         let filter = json!([{"Name": format!("tag:{SERVICE_TAG}"), "Values": [uid]}]);
         let action = Action::new(VPC, "DescribeSecurityGroups").set("Filters", filter);
-        let id = |it: &Value| text(it, "SecurityGroupId").to_owned();
+        let id = |object: &Value| text(object, "SecurityGroupId").to_owned();
         let found = self
             .api
             .pages(
@@ -59,10 +59,13 @@ impl TencentLoadBalancers {
         let action = Action::new(VPC, "DescribeSecurityGroupPolicies").set("SecurityGroupId", &id);
         let answer: Value = self.api.send(action).await?;
         let all = list(&answer["SecurityGroupPolicySet"]["Ingress"])
-            .filter(|it| text(it, "Action") == "ACCEPT");
-        let range = |it: &Value| {
-            let ranges = ["CidrBlock", "Ipv6CidrBlock"].map(|key| text(it, key));
-            ranges.into_iter().find(|it| !it.is_empty()).map(normal)
+            .filter(|ingress| text(ingress, "Action") == "ACCEPT");
+        let range = |object: &Value| {
+            let ranges = ["CidrBlock", "Ipv6CidrBlock"].map(|key| text(object, key));
+            ranges
+                .into_iter()
+                .find(|range| !range.is_empty())
+                .map(normal)
         };
         let mut ranges: Vec<_> = all.filter_map(range).collect();
         ranges.sort();

@@ -40,7 +40,7 @@ impl KnownPorts {
         let known = self.0.lock().get(uid).cloned().unwrap_or_default();
         let unnamed = seen
             .listeners()
-            .filter(|(_, it)| it.get(UNNAMED).is_some())
+            .filter(|(_, settings)| settings.get(UNNAMED).is_some())
             .map(|(port, _)| port);
         unnamed
             .filter(|port| !known.contains(port))
@@ -106,7 +106,7 @@ impl Work<'_> {
         self.before
             .resources
             .get(&resource)
-            .and_then(|it| it.text(ID))
+            .and_then(|settings| settings.text(ID))
             .unwrap_or_default()
     }
 
@@ -205,7 +205,7 @@ impl Work<'_> {
                 let action = action.fields(body.clone());
                 let action = action.set(
                     "Ports",
-                    ports.iter().map(|it| it.number).collect::<Vec<_>>(),
+                    ports.iter().map(|port| port.number).collect::<Vec<_>>(),
                 );
                 let action =
                     action.set("ListenerNames", ports.iter().map(name).collect::<Vec<_>>());
@@ -232,9 +232,9 @@ impl Work<'_> {
     ) -> Result<()> {
         let mut body = Self::listener(settings);
         let is_changed = |field: &str| {
-            changes.iter().any(|it| {
-                it.key.split('.').next() == Some(field)
-                    || field == "Certificate" && it.key == "CertId"
+            changes.iter().any(|difference| {
+                difference.key.split('.').next() == Some(field)
+                    || field == "Certificate" && difference.key == "CertId"
             })
         };
         if let Some(fields) = body.as_object_mut() {

@@ -165,7 +165,7 @@ fn without_pass(desired: ResourceGraph, seen: &ResourceGraph) -> ResourceGraph {
 
 /// Returns the first address in the status of a Service.
 fn shown_address(service: &Service) -> Option<String> {
-    shown(service).iter().find_map(|it| it.ip.clone())
+    shown(service).iter().find_map(|entry| entry.ip.clone())
 }
 
 impl TencentLoadBalancers {
@@ -242,7 +242,7 @@ impl LoadBalancerCloud for TencentLoadBalancers {
         let own = key::LB_NAME_KEY
             .text_on(service)
             .map(str::trim)
-            .filter(|it| !it.is_empty())
+            .filter(|text| !text.is_empty())
             .map(str::to_owned);
         self.names.lock().extend(own.clone());
         let requested_id = key::existing(service);
@@ -297,7 +297,7 @@ impl LoadBalancerCloud for TencentLoadBalancers {
             // The Pods would decide about UDP ports only.
             Err(error)
                 if error.is_unauthorized()
-                    && follows.is_some_and(|it| !it.is_direct && !it.binds_nodes) =>
+                    && follows.is_some_and(|pods| !pods.is_direct && !pods.binds_nodes) =>
             {
                 let text = format!(
                     "UDP ports lead to all Nodes, although externalTrafficPolicy is Local: {error}"
@@ -314,7 +314,7 @@ impl LoadBalancerCloud for TencentLoadBalancers {
             false => {
                 let pods = pods
                     .as_ref()
-                    .filter(|_| follows.is_some_and(|it| it.binds_nodes));
+                    .filter(|_| follows.is_some_and(|pods| pods.binds_nodes));
                 self.machines(spec, input.request.nodes, pods, &mut events)
             }
         };
@@ -409,11 +409,11 @@ impl LoadBalancerCloud for TencentLoadBalancers {
         }
         let foreign = seen
             .balancer_attributes()
-            .and_then(|it| it.get("Foreign"))
+            .and_then(|settings| settings.get("Foreign"))
             .cloned()
             .unwrap_or_default();
         for (port, _) in desired.listeners() {
-            if list(&foreign).any(|it| *it == *port.to_string()) {
+            if list(&foreign).any(|object| *object == *port.to_string()) {
                 return Err(Error::invalid(format!(
                     "port {port} of {} has a listener that is not this Service's; delete the listener, or choose another port",
                     observed.place()
@@ -447,13 +447,13 @@ impl LoadBalancerCloud for TencentLoadBalancers {
         let Notice::Moved { service, from, to } = notice else {
             return;
         };
-        let place = |it: &ObservedLoadBalancer| {
-            let address = it
+        let place = |load_balancer: &ObservedLoadBalancer| {
+            let address = load_balancer
                 .ingress
                 .iter()
-                .find_map(|it| it.ip.as_deref())
+                .find_map(|ingress| ingress.ip.as_deref())
                 .unwrap_or("no address");
-            format!("load balancer {} ({address})", it.id)
+            format!("load balancer {} ({address})", load_balancer.id)
         };
         let text = format!(
             "the Service has moved to {}; {} is deleted or released",
@@ -484,7 +484,7 @@ impl LoadBalancerCloud for TencentLoadBalancers {
             && !observed
                 .ingress
                 .iter()
-                .any(|it| it.ip.as_deref() == Some(address))
+                .any(|ingress| ingress.ip.as_deref() == Some(address))
         {
             let text = format!(
                 "loadBalancerIP {address} has no effect: it is no address of {}",
@@ -513,10 +513,11 @@ impl LoadBalancerCloud for TencentLoadBalancers {
         let action =
             Action::new(CLB, "DescribeTargetHealth").set("LoadBalancerIds", [&observed.id]);
         let answer: Value = self.api.send(action).await?;
-        let listeners = list(&answer["LoadBalancers"]).flat_map(|it| list(&it["Listeners"]));
+        let listeners = list(&answer["LoadBalancers"])
+            .flat_map(|load_balancer| list(&load_balancer["Listeners"]));
         let checked: Vec<_> = listeners
-            .flat_map(|it| list(&it["Rules"]))
-            .flat_map(|it| list(&it["Targets"]))
+            .flat_map(|listener| list(&listener["Rules"]))
+            .flat_map(|rule| list(&rule["Targets"]))
             .collect();
         let graph = observed.graph.iter();
         let mut health = BTreeMap::new();
@@ -524,23 +525,23 @@ impl LoadBalancerCloud for TencentLoadBalancers {
             .flat_map(|graph| graph.targets.iter())
             .flat_map(|(_, targets)| targets.iter())
         {
-            let is_it = |it: &&&Value| {
-                ["TargetId", "IP"]
-                    .iter()
-                    .any(|key| server_of(target) == format!("{} {}", text(it, key), it["Port"]))
+            let is_it = |object: &&&Value| {
+                ["TargetId", "IP"].iter().any(|key| {
+                    server_of(target) == format!("{} {}", text(object, key), object["Port"])
+                })
             };
             let all: Vec<_> = checked
                 .iter()
                 .filter(is_it)
-                .map(|it| text(it, "HealthStatusDetail"))
+                .map(|object| text(object, "HealthStatusDetail"))
                 .collect();
             // A target that fails for one listener is not healthy.
             let detail = all
                 .iter()
                 .copied()
-                .find(|it| *it == "Dead")
+                .find(|text| *text == "Dead")
                 .or(all.first().copied());
-            if let Some(detail) = detail.filter(|it| *it != "Unknown") {
+            if let Some(detail) = detail.filter(|detail| *detail != "Unknown") {
                 let health_of = TargetHealth {
                     is_healthy: detail != "Dead",
                     detail: detail.to_owned(),

@@ -110,7 +110,7 @@ impl Listener {
             all["HealthCheck"]
                 .as_object_mut()
                 .into_iter()
-                .for_each(|it| drop(it.remove("CheckPort")));
+                .for_each(|health_check| drop(health_check.remove("CheckPort")));
         }
         Self(all)
     }

@@ -127,11 +127,11 @@ pub(super) fn of_listeners(annotations: &mut Annotations<'_>) -> Map<String, Val
 
 /// Returns the tags among the parameters of the creation.
 fn tags(tags: Option<Value>, annotations: &mut Annotations<'_>) -> Vec<Value> {
-    let is_tag = |it: &Value| {
-        let key = text(it, "TagKey");
+    let is_tag = |object: &Value| {
+        let key = text(object, "TagKey");
         !key.is_empty()
             && !OWN_TAGS.iter().any(|own| key.starts_with(own))
-            && it["TagValue"].is_string()
+            && object["TagValue"].is_string()
     };
     match tags {
         None => Vec::new(),

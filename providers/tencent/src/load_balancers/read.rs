@@ -66,13 +66,13 @@ pub(super) fn listener_prefix(uid: &str) -> String {
 
 /// Returns the targets of a listener.
 fn targets(all: &Value) -> Targets {
-    let one = |it: &Value| {
-        let instance = Some(text(it, "InstanceId")).filter(|_| text(it, "Type") == "CVM");
+    let one = |object: &Value| {
+        let instance = Some(text(object, "InstanceId")).filter(|_| text(object, "Type") == "CVM");
         let id = instance
-            .or_else(|| it["PrivateIpAddresses"][0].as_str())
+            .or_else(|| object["PrivateIpAddresses"][0].as_str())
             .unwrap_or_default()
             .to_owned();
-        let number = |key: &str| it[key].as_u64().unwrap_or_default();
+        let number = |key: &str| object[key].as_u64().unwrap_or_default();
         let port = u16::try_from(number("Port")).unwrap_or_default();
         target(
             &id,
@@ -150,7 +150,7 @@ async fn of_owners_at_once(
         let all: &Vec<Value> = found.as_ref().map_err(Clone::clone)?;
         Ok(all
             .iter()
-            .filter(|it| tags(it).get(SERVICE_TAG) == Some(&&**uid))
+            .filter(|object| tags(object).get(SERVICE_TAG) == Some(&&**uid))
             .cloned()
             .collect())
     };
@@ -177,7 +177,7 @@ async fn at_once(api: &Api, ids: &[String]) -> Vec<Result<Option<Value>>> {
     };
     let answer = |id: &String, found: &Result<Vec<Value>>| {
         let found = found.as_ref().map_err(Clone::clone)?;
-        Ok(found.iter().find(|it| id_of(it) == *id).cloned())
+        Ok(found.iter().find(|object| id_of(object) == *id).cloned())
     };
     match read(ids).await {
         Err(error) if error.is_not_found() => {
@@ -196,7 +196,9 @@ impl TencentLoadBalancers {
     pub(super) fn head(&self, it: &Value) -> ObservedLoadBalancer {
         let (id, name, tags) = (id_of(it), text(it, "LoadBalancerName").to_owned(), tags(it));
         let is_created = tags.get(CREATED_TAG) == Some(&"yes");
-        let service = tags.get(SERVICE_TAG).map(|it| (*it).to_owned());
+        let service = tags
+            .get(SERVICE_TAG)
+            .map(|service_tag| (*service_tag).to_owned());
         let cluster = tags.get(CLUSTER_TAG).map(|tag| {
             let is_ours = self.api.config.cluster_id.as_deref() == Some(tag);
             let own = self.cluster_tag.lock().clone().filter(|_| is_ours);
@@ -204,7 +206,7 @@ impl TencentLoadBalancers {
         });
         let is_free = service.is_none() && cluster.is_none();
         let requested = self.requested.lock();
-        let is_requested = requested.values().any(|it| *it == id);
+        let is_requested = requested.values().any(|requested| *requested == id);
         let is_requested_by_owner = service
             .as_ref()
             .is_some_and(|uid| requested.get(uid) == Some(&id));
@@ -286,7 +288,7 @@ impl TencentLoadBalancers {
         let action =
             Action::new(CLB, "DescribeLoadBalancers").set("VpcId", self.api.metadata.vpc().await?);
         let found = self.list_of(action, Priority::default()).await?;
-        Ok(found.flat_map(|it| [self.head(&it)]))
+        Ok(found.flat_map(|object| [self.head(&object)]))
     }
 
     /// Reads the load balancers that may be a Service's: by owner tag, by the IDs in its annotations, and by the
@@ -310,18 +312,18 @@ impl TencentLoadBalancers {
             .collect();
         let missing: Vec<_> = named
             .into_iter()
-            .filter(|id| !found.iter().any(|it| id_of(it) == **id))
+            .filter(|id| !found.iter().any(|object| id_of(object) == **id))
             .cloned()
             .collect();
         found.extend(self.with_ids(&missing).await?);
         let address = identity
             .legacy_owner
             .as_ref()
-            .filter(|it| it.parse::<std::net::IpAddr>().is_ok());
+            .filter(|legacy_owner| legacy_owner.parse::<std::net::IpAddr>().is_ok());
         let has_address = |ip: &&String| {
             found
                 .iter()
-                .any(|it| texts(&it["LoadBalancerVips"]).contains(ip))
+                .any(|object| texts(&object["LoadBalancerVips"]).contains(ip))
         };
         if let Some(ip) = address.filter(|ip| !has_address(ip)) {
             let action = Action::new(CLB, "DescribeLoadBalancers").set("LoadBalancerVips", [ip]);
@@ -333,19 +335,21 @@ impl TencentLoadBalancers {
                     .into_items(),
             );
         }
-        let is_its = |it: &ObservedLoadBalancer| {
-            it.owner_tags.service.as_deref() == Some(identity.uid())
-                || it.legacy_owner.is_some() && it.legacy_owner == identity.legacy_owner
-                || identity.requested_id.as_ref() == Some(&it.id)
+        let is_its = |load_balancer: &ObservedLoadBalancer| {
+            load_balancer.owner_tags.service.as_deref() == Some(identity.uid())
+                || load_balancer.legacy_owner.is_some()
+                    && load_balancer.legacy_owner == identity.legacy_owner
+                || identity.requested_id.as_ref() == Some(&load_balancer.id)
         };
         // A load balancer of another VPC is none that the annotation can name.
         let vpc = self.api.metadata.vpc().await?;
-        let is_near =
-            |it: &&Value| is_in(it, &vpc) || tags(it).get(SERVICE_TAG) == Some(&identity.uid());
+        let is_near = |object: &&Value| {
+            is_in(object, &vpc) || tags(object).get(SERVICE_TAG) == Some(&identity.uid())
+        };
         Ok(found
             .iter()
             .filter(is_near)
-            .map(|it| self.head(it))
+            .map(|object| self.head(object))
             .filter(is_its)
             .collect())
     }
@@ -367,8 +371,8 @@ impl TencentLoadBalancers {
     ) -> Result<Vec<ObservedLoadBalancer>> {
         let found = self.with_ids(ids).await?;
         match is_whole {
-            true => try_join_all(found.iter().map(|it| self.whole(it))).await,
-            false => Ok(found.iter().map(|it| self.head(it)).collect()),
+            true => try_join_all(found.iter().map(|object| self.whole(object))).await,
+            false => Ok(found.iter().map(|object| self.head(object)).collect()),
         }
     }
 
@@ -391,27 +395,27 @@ impl TencentLoadBalancers {
         let (listeners, backends, group) =
             try_join!(of("DescribeListeners"), of("DescribeTargets"), group)?;
         let prefix = listener_prefix(&uid);
-        let is_ours = |it: &Value| {
-            let (name, protocol) = (text(it, "ListenerName"), text(it, "Protocol"));
+        let is_ours = |object: &Value| {
+            let (name, protocol) = (text(object, "ListenerName"), text(object, "Protocol"));
             let may_be_ours = name.is_empty() || name == TKE_LISTENER;
             let is_known = ["TCP", "UDP", "TCP_SSL"]
                 .iter()
-                .any(|it| protocol.eq_ignore_ascii_case(it));
+                .any(|tcp_ssl| protocol.eq_ignore_ascii_case(tcp_ssl));
             is_known
                 && (!uid.is_empty() && name.starts_with(&prefix) || may_be_ours && !head.adopted)
         };
-        let place = |it: &Value| {
+        let place = |object: &Value| {
             let is_udp = ["UDP", "QUIC"]
                 .iter()
-                .any(|name| text(it, "Protocol").eq_ignore_ascii_case(name));
-            let port = it["Port"]
+                .any(|name| text(object, "Protocol").eq_ignore_ascii_case(name));
+            let port = object["Port"]
                 .as_u64()
                 .and_then(|port| u16::try_from(port).ok())
                 .unwrap_or_default();
             (port, if is_udp { "UDP" } else { "TCP" })
         };
         let (ours, others): (Vec<_>, Vec<_>) =
-            list(&listeners["Listeners"]).partition(|it| is_ours(it));
+            list(&listeners["Listeners"]).partition(|listener| is_ours(listener));
         let foreign: Vec<_> = others
             .into_iter()
             .map(place)
@@ -432,7 +436,7 @@ impl TencentLoadBalancers {
             let ((port, transport), id) = (place(listener), text(listener, "ListenerId"));
             let name = pool(transport, port);
             let backends = list(&backends["Listeners"])
-                .find(|it| text(it, "ListenerId") == id)
+                .find(|listener| text(listener, "ListenerId") == id)
                 .map(targets);
             graph = graph.pool(
                 &name,

@@ -102,7 +102,7 @@ impl Spec {
         let stale = stale_ports(service, &protocols, &ports);
         let has_udp = ports.iter().any(|port| port.needs_pods);
         let pods = pods(service, has_udp, &mut annotations);
-        let is_direct = pods.as_ref().is_some_and(|it| it.is_direct);
+        let is_direct = pods.as_ref().is_some_and(|pods| pods.is_direct);
         warnings.extend(clamped_affinity(service));
         warnings
             .extend(ignored(service, is_direct, &annotations).map(|text| ("SettingIgnored", text)));
@@ -133,7 +133,7 @@ impl Spec {
             has_ipv6: creation
                 .get("AddressIPVersion")
                 .and_then(Value::as_str)
-                .is_some_and(|it| !it.eq_ignore_ascii_case("IPV4")),
+                .is_some_and(|text| !text.eq_ignore_ascii_case("IPV4")),
             creation,
             tags,
             listener,
@@ -192,7 +192,10 @@ fn balancer(
         annotations.get(&key::TKE_SUBNET),
         annotations.get(&key::SUBNET),
     ];
-    let subnet = subnets.into_iter().flatten().find(|it| !it.is_empty());
+    let subnet = subnets
+        .into_iter()
+        .flatten()
+        .find(|subnet| !subnet.is_empty());
     annotations.get(&key::TYPE);
     let is_internal = key::is_internal(service);
     let (charge, bandwidth) = (
@@ -276,9 +279,12 @@ fn ports(
         let stated = protocols
             .0
             .get(&port.number)
-            .filter(|it| !it.protocol.is_empty());
-        let names = stated.map_or_else(|| vec![port.protocol.to_owned()], |it| it.protocol.clone());
-        let secret = stated.and_then(|it| it.tls.clone());
+            .filter(|port_protocols| !port_protocols.protocol.is_empty());
+        let names = stated.map_or_else(
+            || vec![port.protocol.to_owned()],
+            |port_protocols| port_protocols.protocol.clone(),
+        );
+        let secret = stated.and_then(|port_protocols| port_protocols.tls.clone());
         for name in names {
             let name = name.to_ascii_uppercase();
             let transport = match &*name {
@@ -297,7 +303,7 @@ fn ports(
                 annotations.mistake(format!("annotation {annotation}: port {port}: TCP_SSL needs tls with the name of a Secret, and only TCP_SSL may have it"));
             }
             let pool = pool(transport, port.number);
-            if all.iter().any(|it| it.pool == pool) {
+            if all.iter().any(|port| port.pool == pool) {
                 continue;
             }
             let listener = listener(service, &name, &compared);
@@ -327,11 +333,13 @@ fn port_name(service: &Service, port: ServicePort) -> String {
         .as_ref()
         .and_then(|spec| spec.ports.as_deref())
         .unwrap_or_default();
-    let found = ports.iter().find(|it| {
-        it.port == i32::from(port.number)
-            && it.protocol.as_deref().unwrap_or("TCP") == port.protocol
+    let found = ports.iter().find(|other_port| {
+        other_port.port == i32::from(port.number)
+            && other_port.protocol.as_deref().unwrap_or("TCP") == port.protocol
     });
-    found.and_then(|it| it.name.clone()).unwrap_or_default()
+    found
+        .and_then(|entry| entry.name.clone())
+        .unwrap_or_default()
 }
 
 /// Returns the settings of all listeners: the parameters of the annotation that are compared, which are removed from
@@ -339,9 +347,9 @@ fn port_name(service: &Service, port: ServicePort) -> String {
 fn settings(service: &Service, parameters: &mut Map<String, Value>) -> Value {
     let mut all = json!({"Scheduler": "WRR", "SessionExpireTime": 0});
     let spec = service.spec.as_ref();
-    if spec.and_then(|it| it.session_affinity.as_deref()) == Some("ClientIP") {
-        let config = spec.and_then(|it| {
-            it.session_affinity_config
+    if spec.and_then(|spec| spec.session_affinity.as_deref()) == Some("ClientIP") {
+        let config = spec.and_then(|spec| {
+            spec.session_affinity_config
                 .as_ref()?
                 .client_ip
                 .as_ref()?
@@ -400,9 +408,9 @@ fn stale_ports(service: &Service, protocols: &Protocols, ports: &[Port]) -> Vec<
         protocols
             .0
             .get(port)
-            .is_some_and(|it| !it.protocol.is_empty())
+            .is_some_and(|port_protocols| !port_protocols.protocol.is_empty())
     };
-    let is_served = |port: &u16| ports.iter().any(|it| it.number == *port);
+    let is_served = |port: &u16| ports.iter().any(|other_port| other_port.number == *port);
     all.filter(|port| is_stated(port) && !is_served(port))
         .collect()
 }
@@ -412,7 +420,7 @@ fn clamped_affinity(service: &Service) -> Option<(&'static str, String)> {
     let spec = service
         .spec
         .as_ref()
-        .filter(|it| it.session_affinity.as_deref() == Some("ClientIP"))?;
+        .filter(|spec| spec.session_affinity.as_deref() == Some("ClientIP"))?;
     let stated = spec
         .session_affinity_config
         .as_ref()?

@@ -39,7 +39,7 @@ pub(super) fn parts(target: &str) -> (&str, u64, u64) {
     let id = all.next().unwrap_or_default();
     let mut number = || {
         all.next()
-            .and_then(|it| it.parse().ok())
+            .and_then(|text| text.parse().ok())
             .unwrap_or_default()
     };
     let port = number();
@@ -76,7 +76,9 @@ impl TencentLoadBalancers {
             let weight = match pods {
                 Some(pods) => match pods.on_node(&node.name) {
                     0 => continue,
-                    count if spec.pods.as_ref().is_some_and(|it| it.has_weights) => count.min(100),
+                    count if spec.pods.as_ref().is_some_and(|pods| pods.has_weights) => {
+                        count.min(100)
+                    }
                     _ => spec.weight,
                 },
                 None => spec.weight,
@@ -84,12 +86,12 @@ impl TencentLoadBalancers {
             let internal = node
                 .addresses
                 .iter()
-                .filter(|it| it.kind == AddressType::InternalIP);
-            let ipv6 =
-                internal.filter(|it| it.address.parse().is_ok_and(|ip: IpAddr| ip.is_ipv6()));
+                .filter(|address| address.kind == AddressType::InternalIP);
+            let ipv6 = internal
+                .filter(|address| address.address.parse().is_ok_and(|ip: IpAddr| ip.is_ipv6()));
             let id = match (node.provider_id(), spec.has_ipv6) {
                 (None, _) => continue,
-                (Some(_), true) => ipv6.map(|it| it.address.to_string()).next().ok_or_else(|| {
+                (Some(_), true) => ipv6.map(|address| address.address.to_string()).next().ok_or_else(|| {
                     Error::invalid("the load balancer is reached by IPv6, and the Node has no internal IPv6 address")
                 }),
                 (Some(id), false) => machine_id(id).map(str::to_owned),
@@ -148,9 +150,11 @@ impl Work<'_> {
         deleted: &[Port],
     ) -> Result<bool> {
         let (mut new, mut gone, mut weights) = (Vec::new(), Vec::new(), Vec::new());
-        let listeners = ids
-            .iter()
-            .filter(|(port, _)| self.after.listeners().any(|(it, _)| it == *port));
+        let listeners = ids.iter().filter(|(port, _)| {
+            self.after
+                .listeners()
+                .any(|(listener, _)| listener == *port)
+        });
         for (port, id) in listeners {
             let name = pool(&port.protocol, port.number);
             // A listener that was created again has no targets.
@@ -161,7 +165,7 @@ impl Work<'_> {
             };
             let after = self.after.targets_of(&name);
             let is_in = |target: &str, all: &Targets| {
-                all.iter().any(|it| server_of(it) == server_of(target))
+                all.iter().any(|text| server_of(text) == server_of(target))
             };
             let with_id = |target: &str, has_weight| {
                 let mut it = server(target, has_weight);
@@ -172,16 +176,19 @@ impl Work<'_> {
                 .without(&before)
                 .iter()
                 .map(str::to_owned)
-                .partition(|it| is_in(it, &before));
-            new.extend(added.iter().map(|it| with_id(it, true)));
+                .partition(|text| is_in(text, &before));
+            new.extend(added.iter().map(|text| with_id(text, true)));
             gone.extend(
                 before
                     .without(&after)
                     .iter()
-                    .filter(|it| !is_in(it, &after))
-                    .map(|it| with_id(it, false)),
+                    .filter(|text| !is_in(text, &after))
+                    .map(|text| with_id(text, false)),
             );
-            let changed: Vec<_> = changed.iter().map(|it| server(it, true)).collect();
+            let changed: Vec<_> = changed
+                .iter()
+                .map(|changed| server(changed, true))
+                .collect();
             let rules = changed.chunks(TARGETS_OF_A_RULE);
             weights.extend(rules.map(|targets| json!({"ListenerId": id, "Targets": targets})));
         }

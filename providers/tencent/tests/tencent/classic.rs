@@ -14,7 +14,7 @@ fn left(harness: &Harness) -> Service {
     let instances: Vec<_> = cloud
         .all("instance")
         .iter()
-        .map(|it| it["InstanceId"].clone())
+        .map(|object| object["InstanceId"].clone())
         .collect();
     let balancer = &mut cloud.each("balancer")[0];
     (balancer["Forward"], balancer["_instances"]) = (json!(0), json!(instances));
@@ -65,10 +65,9 @@ async fn instance_that_no_longer_exists_keeps_no_other_one_from_a_classic_load_b
     ["worker-3", "worker-4"]
         .into_iter()
         .for_each(|name| harness.add_node(name));
-    harness
-        .fake
-        .lock()
-        .remove("instance", |it| it["InstanceName"] == "worker-3");
+    harness.fake.lock().remove("instance", |instance| {
+        instance["InstanceName"] == "worker-3"
+    });
     harness
         .ensure(&harness.started().await, &mut service)
         .await

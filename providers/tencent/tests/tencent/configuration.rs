@@ -35,7 +35,8 @@ fn reference_page_has_the_tables_of_the_declarations() {
             "CCM_WRITE_REFERENCE=1 cargo test --workspace --test tencent writes the page"
         );
     }
-    let accepted = |it: &&dyn provider_kit::declared::Declared| it.row().default_is_accepted;
+    let accepted =
+        |setting: &&dyn provider_kit::declared::Declared| setting.row().default_is_accepted;
     assert!(
         [KEYS, VARIABLES, annotations::ALL]
             .iter()
@@ -111,7 +112,9 @@ async fn role_region_and_vpc_of_the_machine_come_from_its_metadata() {
     let provider = harness.started().await;
     let findings = provider.diagnose().await;
     assert!(
-        findings.iter().all(|it| it.severity == Severity::Ok),
+        findings
+            .iter()
+            .all(|finding| finding.severity == Severity::Ok),
         "{findings:?}"
     );
     harness.ensure(&provider, &mut service(&[])).await.unwrap();
@@ -179,7 +182,7 @@ async fn missing_permission_is_named_by_doctor() {
     let findings = provider.diagnose().await;
     let failed = findings
         .iter()
-        .find(|it| it.severity == Severity::Failure)
+        .find(|finding| finding.severity == Severity::Failure)
         .unwrap();
     assert!(
         failed

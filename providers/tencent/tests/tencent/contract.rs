@@ -223,7 +223,9 @@ async fn every_request_answer_and_signature_fits_the_description() {
         nodes_and_routes(&harness, &provider).await;
         let findings = provider.diagnose().await;
         assert!(
-            findings.iter().all(|it| it.severity == Severity::Ok),
+            findings
+                .iter()
+                .all(|finding| finding.severity == Severity::Ok),
             "{findings:?}"
         );
     }

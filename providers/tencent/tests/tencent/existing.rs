@@ -85,7 +85,10 @@ async fn assert_stays(harness: &Harness, service: &mut cloud_provider::Service, 
         .await
         .unwrap();
     assert!(
-        harness.targets().iter().all(|it| it.starts_with("80 ")),
+        harness
+            .targets()
+            .iter()
+            .all(|target| target.starts_with("80 ")),
         "{:?}",
         harness.targets()
     );

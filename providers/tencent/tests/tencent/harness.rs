@@ -132,7 +132,7 @@ impl Harness {
             .lock()
             .all("instance")
             .iter()
-            .find(|it| it["InstanceName"] == name)
+            .find(|object| object["InstanceName"] == name)
             .cloned()
             .unwrap()
     }
@@ -147,15 +147,15 @@ impl Harness {
     /// Returns the objects of a kind, as texts of these fields, sorted.
     pub(crate) fn texts(&self, kind: &str, fields: &[&str]) -> Vec<String> {
         let cloud = self.fake.lock();
-        let field = |it: &Value, key: &&str| {
-            it[*key]
+        let field = |object: &Value, key: &&str| {
+            object[*key]
                 .as_str()
-                .map_or_else(|| it[*key].to_string(), str::to_owned)
+                .map_or_else(|| object[*key].to_string(), str::to_owned)
         };
-        let line = |it: &Value| {
+        let line = |object: &Value| {
             fields
                 .iter()
-                .map(|key| field(it, key))
+                .map(|key| field(object, key))
                 .collect::<Vec<_>>()
                 .join(" ")
         };
@@ -167,7 +167,7 @@ impl Harness {
     /// Returns the targets of all listeners: port of the listener, ID or address, port and weight of the target.
     pub(crate) fn targets(&self) -> Vec<String> {
         let cloud = self.fake.lock();
-        let of = |it: &Value| -> Vec<String> {
+        let of = |object: &Value| -> Vec<String> {
             let target = |target: &Value| {
                 let id = if target["Type"] == "CVM" {
                     &target["InstanceId"]
@@ -176,13 +176,13 @@ impl Harness {
                 };
                 format!(
                     "{} {} {} {}",
-                    it["Port"],
+                    object["Port"],
                     text(id),
                     target["Port"],
                     target["Weight"]
                 )
             };
-            it["Targets"]
+            object["Targets"]
                 .as_array()
                 .into_iter()
                 .flatten()

@@ -33,11 +33,11 @@ pub(crate) const CREATION: [&str; 3] = [
 pub(crate) fn tags(balancer: &Value) -> Vec<String> {
     let all = balancer["Tags"].as_array().unwrap().iter();
     let mut all: Vec<_> = all
-        .map(|it| {
+        .map(|object| {
             format!(
                 "{}={}",
-                it["TagKey"].as_str().unwrap(),
-                it["TagValue"].as_str().unwrap()
+                object["TagKey"].as_str().unwrap(),
+                object["TagValue"].as_str().unwrap()
             )
         })
         .collect();
@@ -157,7 +157,7 @@ async fn load_balancers_that_are_read_at_the_same_time_share_requests() {
         .bodies("GET /clb/DescribeLoadBalancers/some");
     let by_id = bodies
         .iter()
-        .filter(|it| !it["LoadBalancerIds"].is_null())
+        .filter(|body| !body["LoadBalancerIds"].is_null())
         .count();
     assert!(by_id <= 12, "{by_id} requests for 30 load balancers");
 }
@@ -194,7 +194,10 @@ async fn orphans_of_a_configured_cluster_id_are_found_by_a_process_that_synced_n
         .await
         .unwrap();
     assert_eq!(
-        owned.iter().map(|it| &*it.name).collect::<Vec<_>>(),
+        owned
+            .iter()
+            .map(|resource| &*resource.name)
+            .collect::<Vec<_>>(),
         ["cls-test_default_web"]
     );
 }
@@ -429,7 +432,7 @@ async fn listener_that_is_gone_already_keeps_no_other_one() {
     harness
         .fake
         .lock()
-        .remove("listener", |it| it["Port"] == 80);
+        .remove("listener", |listener| listener["Port"] == 80);
     service.spec = service_of(&[], json!({"ports": [{"port": 82, "nodePort": 30082}]})).spec;
     harness.ensure(&provider, &mut service).await.unwrap();
     assert_eq!(harness.texts("listener", &["Port"]), ["82"]);

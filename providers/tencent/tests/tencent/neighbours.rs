@@ -246,7 +246,7 @@ async fn token_of_a_creation_that_failed_is_not_used_again() {
         .bodies("POST /clb/CreateLoadBalancer");
     let tokens: std::collections::BTreeSet<_> = bodies
         .iter()
-        .map(|it| it["ClientToken"].to_string())
+        .map(|body| body["ClientToken"].to_string())
         .collect();
     assert_eq!(
         (tokens.len(), harness.targets().len()),

@@ -71,7 +71,7 @@ async fn node_whose_name_is_its_address_is_initialised_as_by_the_go_program() {
     let shown: Vec<_> = found
         .node_addresses
         .iter()
-        .map(|it| format!("{} {}", it.kind.as_str(), it.address))
+        .map(|address| format!("{} {}", address.kind.as_str(), address.address))
         .collect();
     assert_eq!(
         shown,
@@ -190,9 +190,9 @@ async fn states_of_instances_are_those_of_their_nodes() {
             .lock()
             .each("instance")
             .iter_mut()
-            .for_each(|it| {
-                it["InstanceState"] = status.into();
-                it["RestrictState"] = restriction.into();
+            .for_each(|instance| {
+                instance["InstanceState"] = status.into();
+                instance["RestrictState"] = restriction.into();
             });
         let shown = match state(&harness, with_id("ins-t0000001")).await.unwrap() {
             InstanceState::Present { shutdown, .. } => shutdown,
@@ -223,7 +223,7 @@ async fn many_nodes_are_initialised_by_the_pages_of_one_list() {
     assert!(
         found
             .iter()
-            .all(|it| matches!(it, Ok(InstanceState::Present { .. })))
+            .all(|state| matches!(state, Ok(InstanceState::Present { .. })))
     );
     let reads = harness
         .fake
@@ -264,7 +264,7 @@ async fn routes_lead_to_the_addresses_of_nodes() {
     let listed = routes.list(&cluster).await.unwrap();
     let shown: Vec<_> = listed
         .iter()
-        .map(|it| format!("{} {}", it.destination_cidr, it.target_node))
+        .map(|route| format!("{} {}", route.destination_cidr, route.target_node))
         .collect();
     assert_eq!(shown, ["10.244.1.0/24 worker-1", "10.244.2.0/24 worker-2"]);
     let entries = harness.texts(

@@ -63,7 +63,7 @@ fn machine_of(cloud: &World, fits: impl Fn(&Value) -> bool, else_text: &Value) -
     cloud
         .all("instance")
         .iter()
-        .find(|it| fits(it))
+        .find(|object| fits(object))
         .map_or_else(|| format!("nobody at {else_text}"), provider_id)
 }
 
@@ -75,18 +75,20 @@ fn facts(cloud: &World, it: &Value) -> LoadBalancerFacts {
         .filter(|listener| listener["_balancer"] == it["LoadBalancerId"])
     {
         let targets: Vec<_> = list(&listener["Targets"]).collect();
-        let node_port = targets.first().map_or(0, |it| number(&it["Port"]));
+        let node_port = targets
+            .first()
+            .map_or(0, |targets| number(&targets["Port"]));
         let protocol = if listener["Protocol"] == "UDP" {
             "UDP"
         } else {
             "TCP"
         };
         ports.insert((number(&listener["Port"]), protocol.to_owned(), node_port));
-        let machine = |it: &&Value| {
+        let machine = |object: &&Value| {
             machine_of(
                 cloud,
-                |machine| machine["InstanceId"] == it["InstanceId"],
-                &it["InstanceId"],
+                |machine| machine["InstanceId"] == object["InstanceId"],
+                &object["InstanceId"],
             )
         };
         sets.insert(targets.iter().map(machine).collect::<BTreeSet<_>>());
@@ -117,7 +119,7 @@ impl TencentCloud {
         cloud
             .each("instance")
             .iter_mut()
-            .filter(|it| it["InstanceName"] == name)
+            .filter(|instance| instance["InstanceName"] == name)
             .for_each(change);
     }
 }
@@ -205,31 +207,31 @@ impl CloudProfile for TencentCloud {
     fn add_machine(&self, name: &str) -> String {
         let mut cloud = self.fake.lock();
         let id = cloud.add_instance(ACCOUNT, name);
-        machine_of(&cloud, |it| it["InstanceId"] == *id, &Value::Null)
+        machine_of(&cloud, |machine| machine["InstanceId"] == *id, &Value::Null)
     }
     fn stop(&self, name: &str) {
-        self.change(name, |it| it["InstanceState"] = "STOPPED".into());
+        self.change(name, |object| object["InstanceState"] = "STOPPED".into());
     }
     fn start(&self, name: &str) {
-        self.change(name, |it| it["InstanceState"] = "RUNNING".into());
+        self.change(name, |object| object["InstanceState"] = "RUNNING".into());
     }
     fn terminate(&self, name: &str) {
         self.fake
             .lock()
             .each("instance")
-            .retain(|it| it["InstanceName"] != name);
+            .retain(|instance| instance["InstanceName"] != name);
     }
     fn machines(&self) -> Vec<Machine> {
-        let machine = |it: &Value| Machine {
-            name: text(&it["InstanceName"]),
-            provider_id: provider_id(it),
-            is_stopped: it["InstanceState"] == "STOPPED",
+        let machine = |object: &Value| Machine {
+            name: text(&object["InstanceName"]),
+            provider_id: provider_id(object),
+            is_stopped: object["InstanceState"] == "STOPPED",
         };
         let cloud = self.fake.lock();
         cloud
             .all("instance")
             .iter()
-            .filter(|it| it["_account"] == ACCOUNT)
+            .filter(|object| object["_account"] == ACCOUNT)
             .map(machine)
             .collect()
     }
@@ -239,38 +241,38 @@ impl CloudProfile for TencentCloud {
         cloud
             .all("balancer")
             .iter()
-            .map(|it| facts(&cloud, it))
+            .map(|object| facts(&cloud, object))
             .collect()
     }
     fn leftovers(&self) -> Vec<String> {
         let served: Vec<_> = self
             .load_balancers()
             .into_iter()
-            .filter_map(|it| it.service_uid)
+            .filter_map(|facts| facts.service_uid)
             .collect();
         let cloud = self.fake.lock();
-        let owner = |it: &Value| {
-            list(&it["TagSet"])
+        let owner = |object: &Value| {
+            list(&object["TagSet"])
                 .find(|tag| tag["Key"] == OWNER)
                 .map(|tag| text(&tag["Value"]))
         };
         let left = cloud
             .all("group")
             .iter()
-            .filter(|it| owner(it).is_some_and(|uid| !served.contains(&uid)));
-        left.map(|it| format!("left over: {}", it["SecurityGroupName"]))
+            .filter(|object| owner(object).is_some_and(|uid| !served.contains(&uid)));
+        left.map(|object| format!("left over: {}", object["SecurityGroupName"]))
             .collect()
     }
     fn routes(&self) -> Vec<RouteFacts> {
         let cloud = self.fake.lock();
-        let route = |it: &Value| {
-            let destination = text(&it["DestinationCidrBlock"]);
+        let route = |object: &Value| {
+            let destination = text(&object["DestinationCidrBlock"]);
             let has = |machine: &Value| {
-                list(&machine["PrivateIpAddresses"]).any(|ip| *ip == it["GatewayIp"])
+                list(&machine["PrivateIpAddresses"]).any(|ip| *ip == object["GatewayIp"])
             };
             RouteFacts {
                 is_ours: destination.starts_with(POD_RANGE),
-                target: machine_of(&cloud, has, &it["GatewayIp"]),
+                target: machine_of(&cloud, has, &object["GatewayIp"]),
                 destination,
             }
         };
@@ -281,7 +283,7 @@ impl CloudProfile for TencentCloud {
         ["balancer", "listener", "group", "route"]
             .into_iter()
             .flat_map(|kind| cloud.all(kind))
-            .map(|it| comparable(it, LEFT_OUT))
+            .map(|object| comparable(object, LEFT_OUT))
             .collect()
     }
     fn aliases(&self) -> Vec<(String, String)> {
@@ -339,12 +341,14 @@ impl CloudProfile for TencentCloud {
         let gateway = cloud
             .all("instance")
             .first()
-            .map(|it| it["PrivateIpAddresses"][0].clone());
+            .map(|object| object["PrivateIpAddresses"][0].clone());
         cloud.add("route", json!({"RouteTableName": TABLE, "DestinationCidrBlock": THEIR_RANGE, "GatewayIp": gateway}));
     }
     fn things_of_others(&self) -> Vec<Value> {
         let cloud = self.fake.lock();
-        let named = |it: &&Value| it["LoadBalancerName"] == THEIRS || it["ListenerName"] == THEIRS;
+        let named = |object: &&Value| {
+            object["LoadBalancerName"] == THEIRS || object["ListenerName"] == THEIRS
+        };
         let all = ["balancer", "listener"]
             .into_iter()
             .flat_map(|kind| cloud.all(kind))
@@ -352,7 +356,7 @@ impl CloudProfile for TencentCloud {
         let routes = cloud
             .all("route")
             .iter()
-            .filter(|it| it["DestinationCidrBlock"] == THEIR_RANGE);
+            .filter(|object| object["DestinationCidrBlock"] == THEIR_RANGE);
         all.chain(routes).cloned().collect()
     }
 
@@ -401,7 +405,7 @@ impl CloudProfile for TencentCloud {
             .lock()
             .each("balancer")
             .iter_mut()
-            .for_each(|it| it["AttributeFlags"] = flags.clone());
+            .for_each(|balancer| balancer["AttributeFlags"] = flags.clone());
         true
     }
     fn tamper(&self) -> bool {

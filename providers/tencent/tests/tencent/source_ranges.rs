@@ -15,7 +15,7 @@ async fn source_ranges_are_admitted_by_a_security_group_that_goes_with_them() {
     let mut service = service_of(&[(GROUPS, "sg-mine1")], ranges);
     harness.ensure(&provider, &mut service).await.unwrap();
     let changes = harness.changes();
-    let at = |name: &str| changes.iter().position(|it| it == name).unwrap();
+    let at = |name: &str| changes.iter().position(|change| change == name).unwrap();
     assert!(
         at("SetLoadBalancerSecurityGroups") < at("CreateListener"),
         "no listener before its protection: {changes:?}"
@@ -67,7 +67,7 @@ async fn security_groups_that_change_together_with_source_ranges_are_written_onc
     let set = |changes: Vec<String>| {
         changes
             .iter()
-            .filter(|it| *it == "SetLoadBalancerSecurityGroups")
+            .filter(|change| *change == "SetLoadBalancerSecurityGroups")
             .count()
     };
     assert_eq!(set(harness.changes()), 1);

@@ -142,7 +142,7 @@ async fn routes_and_nodes_of_the_go_program_stay_as_they_are() {
     assert_eq!(routes.len(), 2);
     let route = routes
         .iter()
-        .find(|it| it.target_node == "10.0.0.1")
+        .find(|route| route.target_node == "10.0.0.1")
         .unwrap();
     assert_eq!(&*route.destination_cidr, "10.244.1.0/24");
 }

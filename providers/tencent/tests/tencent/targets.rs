@@ -41,17 +41,21 @@ async fn node_without_an_instance_gets_an_event_and_the_others_are_targets() {
     harness.cluster.set_node(odd);
     harness.ensure(&provider, &mut service(&[])).await.unwrap();
     assert_eq!(harness.targets().len(), 2);
-    assert!(harness.events().iter().any(|it| it.contains("NoTarget")));
+    assert!(
+        harness
+            .events()
+            .iter()
+            .any(|event| event.contains("NoTarget"))
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn node_whose_instance_is_gone_keeps_no_other_node_out() {
     let harness = Harness::new();
     let provider = harness.started().await;
-    harness
-        .fake
-        .lock()
-        .remove("instance", |it| it["InstanceName"] == "worker-2");
+    harness.fake.lock().remove("instance", |instance| {
+        instance["InstanceName"] == "worker-2"
+    });
     harness.ensure(&provider, &mut service(&[])).await.unwrap();
     assert_eq!(harness.targets(), ["80 ins-t0000001 30080 10"]);
 }
@@ -63,10 +67,9 @@ async fn only_new_node_whose_instance_is_gone_fails_no_sync() {
     let mut service = service(&[]);
     harness.ensure(&provider, &mut service).await.unwrap();
     harness.add_node("worker-3");
-    harness
-        .fake
-        .lock()
-        .remove("instance", |it| it["InstanceName"] == "worker-3");
+    harness.fake.lock().remove("instance", |instance| {
+        instance["InstanceName"] == "worker-3"
+    });
     harness.ensure(&provider, &mut service).await.unwrap();
     harness.update(&provider, &service).await.unwrap();
     harness.changes();

@@ -22,7 +22,7 @@ async fn load_balancer_of_a_user_keeps_its_security_groups() {
         .lock()
         .each("balancer")
         .iter_mut()
-        .for_each(|it| it["SecureGroups"] = json!(["sg-theirs"]));
+        .for_each(|balancer| balancer["SecureGroups"] = json!(["sg-theirs"]));
     let mut service = service(&[(EXISTING, &id), (GROUPS, "sg-mine1")]);
     let error = harness
         .ensure(&harness.started().await, &mut service)
@@ -70,7 +70,7 @@ async fn load_balancer_of_another_vpc_is_not_used() {
         .lock()
         .each("balancer")
         .iter_mut()
-        .for_each(|it| it["VpcId"] = "vpc-theirs".into());
+        .for_each(|balancer| balancer["VpcId"] = "vpc-theirs".into());
     let before = harness.only("balancer");
     let mut service = service(&[(EXISTING, &id)]);
     let error = harness
@@ -146,7 +146,7 @@ async fn parameter_that_is_not_listed_reaches_no_request() {
             .errors;
         let found = mistakes
             .iter()
-            .filter(|it| it.contains("cannot be set here"))
+            .filter(|mistake| mistake.contains("cannot be set here"))
             .count();
         assert_eq!(found, count, "{value}: {mistakes:?}");
     }
@@ -181,7 +181,7 @@ async fn load_balancer_without_the_required_tag_is_not_used() {
             .lock()
             .each("balancer")
             .iter_mut()
-            .for_each(|it| it["Tags"] = tags.clone());
+            .for_each(|balancer| balancer["Tags"] = tags.clone());
         let before = harness.only("balancer");
         let mut service = service(&[(EXISTING, &id)]);
         let outcome = harness.ensure(&harness.started().await, &mut service).await;

@@ -54,7 +54,7 @@ impl Acme {
         let found = self
             .all(request)
             .iter_mut()
-            .find(|it| it["id"] == request.id() && it["account"] == *request.project);
+            .find(|object| object["id"] == request.id() && object["account"] == *request.project);
         found.ok_or_else(|| Refused::new(404, "not_found", "there is no such object"))
     }
 }
@@ -64,11 +64,17 @@ fn account(cloud: &mut Acme, _: &ApiRequest<()>) -> Result<Reply, Refused> {
 }
 
 fn list(cloud: &mut Acme, request: &ApiRequest<()>) -> Result<Reply, Refused> {
-    let number = |key: &str| request.query(key).and_then(|it| it.parse::<usize>().ok());
+    let number = |key: &str| {
+        request
+            .query(key)
+            .and_then(|query| query.parse::<usize>().ok())
+    };
     let mut all = cloud.all(request).clone();
-    all.retain(|it| {
-        it["account"] == *request.project
-            && request.query("name").is_none_or(|name| it["name"] == name)
+    all.retain(|object| {
+        object["account"] == *request.project
+            && request
+                .query("name")
+                .is_none_or(|name| object["name"] == name)
     });
     let page = Page::numbered(
         all,
@@ -127,7 +133,9 @@ fn delete(cloud: &mut Acme, request: &ApiRequest<()>) -> Result<Reply, Refused> 
             "the load balancer is protected against deletion",
         ));
     }
-    cloud.load_balancers.retain(|it| it["id"] != request.id());
+    cloud
+        .load_balancers
+        .retain(|load_balancer| load_balancer["id"] != request.id());
     Ok(Reply::empty(204))
 }
 
@@ -137,7 +145,7 @@ fn check(cloud: &Acme, request: &ApiRequest<()>) -> Result<(), Refused> {
         cloud
             .servers
             .iter()
-            .any(|it| it["id"] == *id && it["account"] == *request.project)
+            .any(|server| server["id"] == *id && server["account"] == *request.project)
     };
     match request.body["targets"]
         .as_array()
@@ -181,7 +189,7 @@ impl Cloud for Acme {
         self.account.clone_into(&mut request.project);
         match request
             .header("authorization")
-            .and_then(|it| it.strip_prefix("Bearer "))
+            .and_then(|header| header.strip_prefix("Bearer "))
         {
             Some(TOKEN) => Ok(()),
             _ => Err(Refused::new(401, "unauthorized", "the token is not valid")),

@@ -36,11 +36,11 @@ fn provider_id(server: &Value) -> String {
 }
 
 fn facts(it: &Value) -> LoadBalancerFacts {
-    let rule = |it: &Value| {
+    let rule = |object: &Value| {
         (
-            number(&it["port"]),
-            text(&it["protocol"]),
-            number(&it["target_port"]),
+            number(&object["port"]),
+            text(&object["protocol"]),
+            number(&object["target_port"]),
         )
     };
     LoadBalancerFacts {
@@ -75,7 +75,7 @@ impl AcmeCloud {
             .lock()
             .servers
             .iter_mut()
-            .filter(|it| it["name"] == name)
+            .filter(|server| server["name"] == name)
             .for_each(change);
     }
 
@@ -132,25 +132,28 @@ impl CloudProfile for AcmeCloud {
         self.add_server(ACCOUNT, name)
     }
     fn stop(&self, name: &str) {
-        self.change(name, |it| it["status"] = "stopped".into());
+        self.change(name, |object| object["status"] = "stopped".into());
     }
     fn start(&self, name: &str) {
-        self.change(name, |it| it["status"] = "running".into());
+        self.change(name, |object| object["status"] = "running".into());
     }
     fn terminate(&self, name: &str) {
-        self.0.lock().servers.retain(|it| it["name"] != name);
+        self.0
+            .lock()
+            .servers
+            .retain(|server| server["name"] != name);
     }
     fn machines(&self) -> Vec<Machine> {
-        let machine = |it: &Value| Machine {
-            name: text(&it["name"]),
-            provider_id: provider_id(&it["id"]),
-            is_stopped: it["status"] == "stopped",
+        let machine = |object: &Value| Machine {
+            name: text(&object["name"]),
+            provider_id: provider_id(&object["id"]),
+            is_stopped: object["status"] == "stopped",
         };
         self.0
             .lock()
             .servers
             .iter()
-            .filter(|it| it["account"] == ACCOUNT)
+            .filter(|server| server["account"] == ACCOUNT)
             .map(machine)
             .collect()
     }
@@ -163,11 +166,19 @@ impl CloudProfile for AcmeCloud {
     }
     fn aliases(&self) -> Vec<(String, String)> {
         let cloud = self.0.lock();
-        let alias =
-            |it: &Value, key: &str| (text(&it[key]), format!("<{key} of {}>", text(&it["name"])));
+        let alias = |object: &Value, key: &str| {
+            (
+                text(&object[key]),
+                format!("<{key} of {}>", text(&object["name"])),
+            )
+        };
         let of = |all: &[Value], keys: &[&str]| {
             all.iter()
-                .flat_map(|it| keys.iter().map(|key| alias(it, key)).collect::<Vec<_>>())
+                .flat_map(|object| {
+                    keys.iter()
+                        .map(|key| alias(object, key))
+                        .collect::<Vec<_>>()
+                })
                 .collect::<Vec<_>>()
         };
         [
@@ -191,7 +202,7 @@ impl CloudProfile for AcmeCloud {
             .lock()
             .load_balancers
             .iter()
-            .filter(|it| it["name"] == THEIRS)
+            .filter(|load_balancer| load_balancer["name"] == THEIRS)
             .cloned()
             .collect()
     }
@@ -203,10 +214,10 @@ impl CloudProfile for AcmeCloud {
         Some(Fault::code("POST /load_balancers", "quota_exceeded"))
     }
     fn protect(&self, is_protected: bool) -> bool {
-        self.change_all(|it| it["protected"] = is_protected.into())
+        self.change_all(|object| object["protected"] = is_protected.into())
     }
     fn tamper(&self) -> bool {
-        self.change_all(|it| it["rules"] = json!([]))
+        self.change_all(|object| object["rules"] = json!([]))
     }
     fn remove_load_balancers(&self) -> bool {
         self.0.lock().load_balancers.clear();
@@ -218,8 +229,8 @@ impl CloudProfile for AcmeCloud {
     }
 
     fn change_addresses(&self, name: &str, internal: &str, external: &str) -> bool {
-        self.change(name, |it| {
-            (it["private_ip"], it["public_ip"]) = (internal.into(), external.into())
+        self.change(name, |object| {
+            (object["private_ip"], object["public_ip"]) = (internal.into(), external.into())
         });
         true
     }

@@ -60,7 +60,7 @@ async fn create_service(harness: &Harness, dice: &mut fastrand::Rng) -> Option<S
     let taken: Vec<String> = harness.api.list("services").iter().map(name).collect();
     let free: Vec<&str> = SERVICES
         .into_iter()
-        .filter(|name| !taken.iter().any(|it| it == name))
+        .filter(|name| !taken.iter().any(|text| text == name))
         .collect();
     let name = *one(dice, &free)?;
     let ports = ports(dice);
@@ -71,7 +71,7 @@ async fn create_service(harness: &Harness, dice: &mut fastrand::Rng) -> Option<S
 /// Services that are there and not being deleted.
 fn services(harness: &Harness) -> Vec<Value> {
     let all = harness.api.list("services").into_iter();
-    all.filter(|it| it["metadata"]["deletionTimestamp"].is_null())
+    all.filter(|object| object["metadata"]["deletionTimestamp"].is_null())
         .collect()
 }
 
@@ -136,11 +136,11 @@ pub(super) async fn register(harness: &Harness, name: &str) {
         .api
         .list("nodes")
         .iter()
-        .map(|it| it["spec"]["podCIDR"].clone())
+        .map(|node| node["spec"]["podCIDR"].clone())
         .collect();
     let cidr = (1..=250)
         .map(|number| format!("10.244.{number}.0/24"))
-        .find(|it| !taken.contains(&json!(it)));
+        .find(|text| !taken.contains(&json!(text)));
     harness
         .user
         .register_node(name, &cidr.into_iter().collect::<Vec<_>>())
@@ -153,7 +153,7 @@ fn nodes(harness: &Harness) -> Vec<Value> {
         .api
         .list("nodes")
         .into_iter()
-        .filter(|it| name(it) != ANCHOR)
+        .filter(|node| name(node) != ANCHOR)
         .collect()
 }
 
@@ -165,7 +165,7 @@ async fn change_node(harness: &Harness, dice: &mut fastrand::Rng) -> Option<Stri
         .cloud
         .machines()
         .into_iter()
-        .find(|it| it.name == name)?;
+        .find(|machine| machine.name == name)?;
     if machine.is_stopped {
         harness.cloud.start(&name);
         harness.user.set_ready(&name, true).await;
@@ -189,7 +189,7 @@ async fn terminate(harness: &Harness, dice: &mut fastrand::Rng) -> Option<String
         .cloud
         .machines()
         .into_iter()
-        .filter(|it| it.name != ANCHOR)
+        .filter(|machine| machine.name != ANCHOR)
         .collect();
     let name = &one(dice, &machines)?.name;
     harness.cloud.terminate(name);
@@ -206,7 +206,7 @@ async fn leave(harness: &Harness, dice: &mut fastrand::Rng) -> Option<String> {
         .cloud
         .machines()
         .iter()
-        .any(|it| it.name == name && !it.is_stopped);
+        .any(|machine| machine.name == name && !machine.is_stopped);
     if runs && dice.bool() {
         register(harness, &name).await;
         return Some(format!("Node {name} is deleted and registers again"));

@@ -103,7 +103,7 @@ impl Script {
 
     /// Shows them again when it is time.
     fn end_forgetting(&mut self, harness: &Harness, at_once: bool) {
-        let is_time = |it: &mut (Instant, _)| at_once || it.0 <= Instant::now();
+        let is_time = |pair: &mut (Instant, _)| at_once || pair.0 <= Instant::now();
         let Some((_, before)) = self.forgotten_until.take_if(is_time) else {
             return;
         };
@@ -113,12 +113,11 @@ impl Script {
         for balancer in before
             .into_iter()
             .flatten()
-            .filter(|it| it.service_uid.is_some())
+            .filter(|facts| facts.service_uid.is_some())
         {
-            if !now
-                .iter()
-                .any(|it| it.service_uid == balancer.service_uid && it.address == balancer.address)
-            {
+            if !now.iter().any(|facts| {
+                facts.service_uid == balancer.service_uid && facts.address == balancer.address
+            }) {
                 self.lost.push(format!(
                     "lost while its Service was forgotten: {balancer:?} (INV-9)"
                 ));

@@ -67,7 +67,9 @@ const TRIES: usize = 3;
 pub fn proof(cloud: MakeProfile, every: usize) -> Report {
     let chosen = std::env::var("CCM_SCENARIO").unwrap_or_default();
     let has_routes = cloud().capabilities().routes;
-    let can_be = |it: &Scenario| it.name.contains(&chosen) && (has_routes || !it.needs_routes());
+    let can_be = |scenario: &Scenario| {
+        scenario.name.contains(&chosen) && (has_routes || !scenario.needs_routes())
+    };
     let scenarios: Vec<_> = SCENARIOS.into_iter().filter(can_be).collect();
     assert!(
         !scenarios.is_empty(),

@@ -39,9 +39,9 @@ impl Row {
         let count = |matches: &dyn Fn(&&Passed) -> bool| requests.iter().filter(matches).count();
         Self {
             scenario,
-            kubernetes: count(&|it| it.side == Side::Kubernetes),
-            cloud: count(&|it| it.side == Side::Cloud),
-            mutations: count(&|it| it.is_mutation()),
+            kubernetes: count(&|request| request.side == Side::Kubernetes),
+            cloud: count(&|request| request.side == Side::Cloud),
+            mutations: count(&|request| request.is_mutation()),
         }
     }
 
@@ -122,13 +122,17 @@ impl Report {
     /// Returns the first failures in full, and the number of all.
     #[must_use]
     pub fn explain(&self) -> String {
-        let mut scenarios: Vec<&str> = self.failures.iter().map(|it| it.scenario).collect();
+        let mut scenarios: Vec<&str> = self
+            .failures
+            .iter()
+            .map(|failure| failure.scenario)
+            .collect();
         scenarios.dedup();
         let of = |name: &&str| {
             let mut all = self
                 .failures
                 .iter()
-                .filter(|it| it.scenario == *name)
+                .filter(|failure| failure.scenario == *name)
                 .peekable();
             let first = all.peek().map_or_else(String::new, ToString::to_string);
             format!("{} in scenario {name:?}, the first:\n{first}", all.count())

@@ -94,10 +94,13 @@ async fn hold(harness: &Harness, cost: &Cost) {
         .filter(Passed::is_mutation)
         .collect();
     let of = |resource: &str| {
-        let writes = writes.iter().filter(|it| it.side == Side::Kubernetes);
+        let writes = writes
+            .iter()
+            .filter(|request| request.side == Side::Kubernetes);
         writes
-            .filter(|it| {
-                it.target
+            .filter(|request| {
+                request
+                    .target
                     .split(['/', '?'])
                     .any(|segment| segment == resource)
             })

@@ -32,8 +32,8 @@ pub fn late_creations(harness: &Harness, nodes: usize) {
     let is_sent = time.live(async || {
         harness.join(1..=nodes).await;
         let _program = settled(harness).await;
-        harness.injector.kill_when(move |it| {
-            (it.side == Side::Cloud && it.is_on(create)).then_some(Moment::AfterNextRead)
+        harness.injector.kill_when(move |request| {
+            (request.side == Side::Cloud && request.is_on(create)).then_some(Moment::AfterNextRead)
         });
         harness.user.create_service("web", &[80]).await;
         let is_sent = timeout(Duration::from_secs(600), harness.injector.died())

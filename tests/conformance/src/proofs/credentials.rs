@@ -77,7 +77,7 @@ pub fn credential_that_changes_amid_a_deletion_loses_no_load_balancer(make: Make
             let balancers = cloud
                 .load_balancers()
                 .into_iter()
-                .map(|it| format!("{it:?}"));
+                .map(|facts| format!("{facts:?}"));
             let left: Vec<_> = balancers.chain(cloud.leftovers()).collect();
             let is_waiting = harness
                 .api

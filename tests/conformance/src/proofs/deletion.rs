@@ -33,12 +33,12 @@ pub fn finalizer_comes_before_the_first_cloud_write_and_goes_after_the_last(make
             (Side::Kubernetes, &Method::PATCH),
             "{writes:#?}"
         );
-        let creates = |it: &Passed| {
-            it.side == Side::Cloud && [Method::POST, Method::PUT].contains(&it.method)
+        let creates = |request: &Passed| {
+            request.side == Side::Cloud && [Method::POST, Method::PUT].contains(&request.method)
         };
         assert!(writes.iter().any(creates), "{writes:#?}");
         assert_eq!(
-            writes.last().map(|it| it.side),
+            writes.last().map(|request| request.side),
             Some(Side::Kubernetes),
             "{writes:#?}"
         );
@@ -85,7 +85,7 @@ pub fn deleted_services_leave_nothing_behind(make: MakeProfile) {
 /// Returns the addresses, ports and targets of all load balancers.
 pub(super) fn parts(harness: &Harness) -> Vec<String> {
     let all = harness.cloud.load_balancers().into_iter();
-    all.map(|it| format!("{:?} {:?} {:?}", it.address, it.ports, it.targets))
+    all.map(|facts| format!("{:?} {:?} {:?}", facts.address, facts.ports, facts.targets))
         .collect()
 }
 

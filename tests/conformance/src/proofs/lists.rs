@@ -37,10 +37,10 @@ pub async fn partial_lists(harness: &Harness) {
     let of_lists = cloud
         .list_faults(list)
         .into_iter()
-        .filter(|it| it.route == list);
+        .filter(|fault| fault.route == list);
     // An empty response that claims to be complete is not a partial list.
     let is_partial =
-        |it: &Fault| !matches!(it.kind, FaultKind::EndlessAnswer | FaultKind::EmptyList);
+        |fault: &Fault| !matches!(fault.kind, FaultKind::EndlessAnswer | FaultKind::EmptyList);
     for (round, fault) in of_lists
         .filter(is_partial)
         .chain([second_page_fails])

@@ -89,7 +89,7 @@ fn uids(harness: &Harness) -> Uids {
         .cloud
         .load_balancers()
         .into_iter()
-        .map(|it| it.service_uid)
+        .map(|facts| facts.service_uid)
         .collect()
 }
 
@@ -121,7 +121,7 @@ pub fn orphans_lists_and_deletes_what_deleted_services_left_and_nothing_else(mak
         let listed = report
             .orphans
             .iter()
-            .filter(|it| it.resource.kind == "load balancer")
+            .filter(|orphan| orphan.resource.kind == "load balancer")
             .count();
         assert_eq!(listed, 2, "{report:#?}");
         assert_eq!(
@@ -160,7 +160,7 @@ pub fn orphans_lists_and_deletes_what_deleted_services_left_and_nothing_else(mak
 
         let report = orphans(&harness, true).await;
         assert!(
-            report.orphans.iter().all(|it| it.state.is_over()),
+            report.orphans.iter().all(|orphan| orphan.state.is_over()),
             "{report:#?}"
         );
         assert_eq!(uids(&harness), others);
@@ -231,7 +231,8 @@ pub fn killed_at_any_request_orphans_deletes_the_rest_the_next_time(make: MakePr
             let report = orphans(&harness, true).await;
             let place = format!("killed {moment:?} request {number} of {requests}");
             assert!(
-                report.errors.is_empty() && report.orphans.iter().all(|it| it.state.is_over()),
+                report.errors.is_empty()
+                    && report.orphans.iter().all(|orphan| orphan.state.is_over()),
                 "{place}: {report:#?}"
             );
             assert_eq!(uids(&harness), others, "{place}");

@@ -61,7 +61,7 @@ pub fn drift_is_repaired_at_the_next_sync(make: MakeProfile) {
                     .cloud
                     .load_balancers()
                     .iter()
-                    .all(|it| it.ports.is_empty()),
+                    .all(|facts| facts.ports.is_empty()),
                 "the ports are gone"
             );
             settled(&harness).await.stop().await;
@@ -139,8 +139,8 @@ pub fn twins_of_load_balancers_stay_and_are_reported(make: MakeProfile) {
             let all = cloud
                 .load_balancers()
                 .into_iter()
-                .filter(|it| it.address != harness.address("web"));
-            all.map(|it| it.targets).collect()
+                .filter(|facts| facts.address != harness.address("web"));
+            all.map(|facts| facts.targets).collect()
         };
         let program = harness.start().await.expect("a start");
         minutes(15).await;
@@ -162,11 +162,11 @@ pub fn twins_of_load_balancers_stay_and_are_reported(make: MakeProfile) {
             "{all:?}"
         );
         let has_port =
-            |it: &&crate::LoadBalancerFacts| it.ports.iter().any(|(port, ..)| *port == 443);
+            |facts: &&crate::LoadBalancerFacts| facts.ports.iter().any(|(port, ..)| *port == 443);
         let changed: Vec<_> = all
             .iter()
             .filter(has_port)
-            .map(|it| it.address.clone())
+            .map(|facts| facts.address.clone())
             .collect();
         assert_eq!(
             changed,
@@ -204,7 +204,7 @@ pub fn settings_of_the_creation_that_change_are_done_or_refused(make: MakeProfil
         let is_told = harness
             .warnings(1000)
             .iter()
-            .any(|it| !before.contains(it) && it.starts_with("web "));
+            .any(|warning| !before.contains(warning) && warning.starts_with("web "));
         assert!(
             is_told || harness.address("web") != address,
             "neither done nor refused: {patch}"
@@ -267,7 +267,7 @@ pub fn tags_of_users_never_touch_owner_tags(make: MakeProfile) {
             let is_refused = harness
                 .warnings(1000)
                 .iter()
-                .any(|it| it.starts_with("evil ") && it.contains("reserved"));
+                .any(|warning| warning.starts_with("evil ") && warning.contains("reserved"));
             assert!(is_refused, "{key}: {:?}", harness.warnings(5));
         }
         harness.user.delete_service("evil").await;
@@ -310,7 +310,10 @@ pub fn unowned_load_balancers_are_adopted_or_refused(make: MakeProfile) {
             assert_eq!(cloud.objects(), before, "it is somebody's");
             assert_eq!(harness.address("web"), None);
             assert!(
-                harness.warnings(50).iter().any(|it| it.starts_with("web ")),
+                harness
+                    .warnings(50)
+                    .iter()
+                    .any(|warning| warning.starts_with("web ")),
                 "the Service says why it waits"
             );
             assert!(
@@ -354,8 +357,8 @@ pub fn moved_services_stay_reachable_and_leave_nothing_behind(make: MakeProfile)
         harness.user.patch_service("web", &patch).await;
         let begin = tokio::time::Instant::now();
         while harness.address("web") == former {
-            let serves = |it: &crate::LoadBalancerFacts| {
-                it.address == former && it.ports.len() == 1 && it.targets.len() == 2
+            let serves = |facts: &crate::LoadBalancerFacts| {
+                facts.address == former && facts.ports.len() == 1 && facts.targets.len() == 2
             };
             assert!(
                 cloud.load_balancers().iter().any(serves),
@@ -377,10 +380,12 @@ pub fn moved_services_stay_reachable_and_leave_nothing_behind(make: MakeProfile)
         let requests = harness.injector.passed().split_off(begun);
         let first =
             |is_it: &dyn Fn(&Passed) -> bool| requests.iter().position(is_it).unwrap_or(usize::MAX);
-        let shown = first(&|it| {
-            it.side == Side::Kubernetes && it.is_mutation() && it.target.contains("/web/status")
+        let shown = first(&|request| {
+            request.side == Side::Kubernetes
+                && request.is_mutation()
+                && request.target.contains("/web/status")
         });
-        let deleted = first(&|it| it.side == Side::Cloud && it.method == "DELETE");
+        let deleted = first(&|request| request.side == Side::Cloud && request.method == "DELETE");
         assert!(
             shown < deleted && deleted < usize::MAX,
             "deleted before the new address is shown: {requests:#?}"
@@ -410,10 +415,10 @@ pub fn adopted_load_balancers_outlive_their_services(make: MakeProfile) {
         harness.user.patch_service("web", &patch).await;
         settled(&harness).await.stop().await;
         let address = harness.address("web");
-        let serves = |it: &crate::LoadBalancerFacts| {
-            it.address == address
-                && it.targets.len() == 2
-                && it.ports.iter().any(|(port, ..)| *port == 80)
+        let serves = |facts: &crate::LoadBalancerFacts| {
+            facts.address == address
+                && facts.targets.len() == 2
+                && facts.ports.iter().any(|(port, ..)| *port == 80)
         };
         assert!(
             cloud.load_balancers().len() == 1 && cloud.load_balancers().iter().all(serves),

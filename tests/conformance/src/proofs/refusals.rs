@@ -37,7 +37,7 @@ pub fn refused_quota_is_reported_and_tried_again(make: MakeProfile) {
             harness
                 .warnings(50)
                 .iter()
-                .any(|it| it.starts_with("more ")),
+                .any(|warning| warning.starts_with("more ")),
             "{:?}",
             harness.warnings(5)
         );

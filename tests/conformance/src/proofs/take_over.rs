@@ -21,7 +21,7 @@ pub async fn objections(harness: &Harness) -> Vec<String> {
         .into_iter()
         .filter(Passed::is_mutation);
     changes
-        .map(|it| it.to_string())
+        .map(|request| request.to_string())
         .chain(harness.warnings(5))
         .collect()
 }

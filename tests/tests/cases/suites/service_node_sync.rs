@@ -162,7 +162,7 @@ fn script(
         script.update_load_balancer = Some(Answer::by(move |service: &Service| {
             updates
                 .get(&*service.key())
-                .map_or(Ok(()), |it| it.0.clone())
+                .map_or(Ok(()), |scripted| scripted.0.clone())
         }));
         script.get_load_balancer = Some(Answer::by(move |service: &Service| {
             let key = service.key().into_owned();

@@ -276,8 +276,8 @@ pub(crate) async fn with_an_account_for_each_controller_nothing_is_refused(
         .chain(["useServiceAccountCredentials=true"])
         .map(str::to_owned);
     let mut documents = helm.render(&values.collect::<Vec<_>>())?;
-    documents.retain(|it| {
-        it["kind"]
+    documents.retain(|document| {
+        document["kind"]
             .as_str()
             .is_some_and(|kind| kind.contains("Role") || kind == "ServiceAccount")
     });
@@ -328,16 +328,16 @@ pub(crate) async fn the_role_of_the_reference_is_enough(environment: &Environmen
         .await?;
         let kinds: BTreeSet<_> = refused
             .iter()
-            .map(|it| format!("{} {} {}", it.verb, it.resource, it.name))
+            .map(|request| format!("{} {} {}", request.verb, request.resource, request.name))
             .collect();
         println!("with the reference's role it works; refused were: {kinds:?}");
-        let known = |it: &str| {
-            it.starts_with("GET namespaces")
-                || it.starts_with("WATCH leases")
-                || it.starts_with("LIST leases")
+        let known = |text: &str| {
+            text.starts_with("GET namespaces")
+                || text.starts_with("WATCH leases")
+                || text.starts_with("LIST leases")
         };
         ensure!(
-            kinds.iter().all(|it| known(it)),
+            kinds.iter().all(|kind| known(kind)),
             "it was refused: {kinds:?}"
         );
         Ok(())
@@ -373,7 +373,9 @@ async fn missed(environment: &Environment, atom: &Atom, number: usize) -> Result
         };
         let scenario = Scenario::set(environment, cast, &format!("without-{number}")).await?;
         let refusal = async || loop {
-            let fits = |it: &ApiRequest| verb(it) == atom.verb && it.resource == atom.resource;
+            let fits = |request: &ApiRequest| {
+                verb(request) == atom.verb && request.resource == atom.resource
+            };
             if let Some(refused) = scenario.refused().into_iter().find(fits) {
                 return refused;
             }

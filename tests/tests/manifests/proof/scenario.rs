@@ -207,8 +207,8 @@ impl Scenario {
                         .unwrap_or_default();
                     let said = conditions
                         .iter()
-                        .find(|it| it.type_ == "NetworkUnavailable")
-                        .map(|it| &*it.status);
+                        .find(|condition| condition.type_ == "NetworkUnavailable")
+                        .map(|condition| &*condition.status);
                     ensure!(said == Some("False"), "NetworkUnavailable is {said:?}");
                     Ok(())
                 },

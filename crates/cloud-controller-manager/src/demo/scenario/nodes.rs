@@ -55,8 +55,22 @@ pub(super) fn failures(nodes: usize, ports: &[(String, u16)]) -> Vec<ScenarioSte
         changes: 1 + ports.len() as u64,
     };
     let nothing_moves = Expectation::AtMost { changes: 0 };
-    let quiet = |it, nodes| [it, balanced.clone(), routed(nodes), nothing_moves.clone()];
-    let follow = |it, nodes| [it, balanced.clone(), routed(nodes), follows.clone()];
+    let quiet = |expectation, nodes| {
+        [
+            expectation,
+            balanced.clone(),
+            routed(nodes),
+            nothing_moves.clone(),
+        ]
+    };
+    let follow = |expectation, nodes| {
+        [
+            expectation,
+            balanced.clone(),
+            routed(nodes),
+            follows.clone(),
+        ]
+    };
     vec![
         step(
             "stop",

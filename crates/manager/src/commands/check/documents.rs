@@ -172,8 +172,13 @@ mod tests {
     fn lists_are_flattened_and_other_texts_are_no_services() {
         let named = |text: &str| {
             let objects = split(text).remove(0).objects();
-            let shown =
-                |it: &Object| format!("{}{}", if it.is_service { "Service " } else { "" }, it.name);
+            let shown = |object: &Object| {
+                format!(
+                    "{}{}",
+                    if object.is_service { "Service " } else { "" },
+                    object.name
+                )
+            };
             objects.map(|all| all.iter().map(shown).collect::<Vec<_>>().join(", "))
         };
         let ok = |text: &str| Ok(text.to_owned());

@@ -43,7 +43,7 @@ fn files(path: &Path, recursive: bool) -> Vec<Result<PathBuf, Unlistable>> {
     }
     let entries = fs::read_dir(path).and_then(|entries| {
         entries
-            .map(|it| Ok(it?.path()))
+            .map(|entry| Ok(entry?.path()))
             .collect::<Result<Vec<_>, _>>()
     });
     let mut entries = match entries {
@@ -52,9 +52,11 @@ fn files(path: &Path, recursive: bool) -> Vec<Result<PathBuf, Unlistable>> {
     };
     entries.retain(|entry| match entry.is_dir() {
         true => recursive && !entry.is_symlink(),
-        false => entry
-            .extension()
-            .is_some_and(|extension| EXTENSIONS.iter().any(|it| extension == *it)),
+        false => entry.extension().is_some_and(|extension| {
+            EXTENSIONS
+                .iter()
+                .any(|other_extension| extension == *other_extension)
+        }),
     });
     entries.sort();
     entries

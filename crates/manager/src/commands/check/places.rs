@@ -139,7 +139,10 @@ fn is_field_with(line: &str, key: &str, value: &str) -> bool {
 
 fn value_of<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     let line = line.trim_start().trim_start_matches("- ").trim_start();
-    let quote = line.chars().next().filter(|it| ['"', '\''].contains(it));
+    let quote = line
+        .chars()
+        .next()
+        .filter(|character| ['"', '\''].contains(character));
     let rest = match quote {
         Some(quote) => line
             .strip_prefix(quote)?

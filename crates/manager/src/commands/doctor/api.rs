@@ -318,7 +318,9 @@ mod tests {
             };
             let findings = judge(&version("v1.37.2"), &situation);
             assert_eq!(
-                findings.iter().any(|it| it.check == "api transport"),
+                findings
+                    .iter()
+                    .any(|finding| finding.check == "api transport"),
                 is_warned,
                 "{server}"
             );

@@ -75,15 +75,16 @@ pub(super) async fn check(
         }
     };
     let failed = findings.is_err()
-        || findings.as_ref().is_ok_and(|it| {
-            it.iter()
+        || findings.as_ref().is_ok_and(|findings| {
+            findings
+                .iter()
                 .any(|finding| finding.severity == Severity::Failure)
         });
     match findings {
         Ok(findings) => {
-            report.extend(findings.into_iter().map(|it| Finding {
-                check: format!("cloud {}", it.check),
-                ..it
+            report.extend(findings.into_iter().map(|finding| Finding {
+                check: format!("cloud {}", finding.check),
+                ..finding
             }));
         }
         Err(error) => report.add(Finding::failure(

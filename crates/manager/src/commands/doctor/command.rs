@@ -97,10 +97,9 @@ async fn run(
         duration: election.lease_duration,
     });
     let migration = migration(configuration.election.as_ref());
-    let refusal = provider
-        .as_ref()
-        .ok()
-        .and_then(|it| provider::check(&configuration, &settings, &**it).err());
+    let refusal = provider.as_ref().ok().and_then(|other_provider| {
+        provider::check(&configuration, &settings, &**other_provider).err()
+    });
     let features = Features::of(
         &configuration,
         migration.as_ref().ok().and_then(Option::as_ref),

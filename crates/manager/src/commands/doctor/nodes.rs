@@ -429,7 +429,7 @@ mod tests {
         let told = |answers: &[Result<InstanceState>], has_failed| -> Vec<_> {
             unanswered(&nodes, answers, has_failed)
                 .into_iter()
-                .map(|it| (it.severity, it.text))
+                .map(|finding| (finding.severity, finding.text))
                 .collect()
         };
         let lost =

@@ -104,7 +104,7 @@ pub fn text(report: &Report) -> String {
 /// Returns the summary line with the number of findings by severity.
 pub(super) fn summary(report: &Report) -> String {
     let [ok, warnings, failures] =
-        [Severity::Ok, Severity::Warning, Severity::Failure].map(|it| report.count(it));
+        [Severity::Ok, Severity::Warning, Severity::Failure].map(|severity| report.count(severity));
     format!(
         "{}, {}, {ok} ok. Nothing was changed.\n",
         counted(failures, "failure"),

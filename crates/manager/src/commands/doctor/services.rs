@@ -237,31 +237,32 @@ mod tests {
             "message": "the quota is used up.", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
         assert_eq!(judged(|_| {}), None);
         assert_eq!(
-            judged(|it| it["spec"]["loadBalancerClass"] = json!("other")),
+            judged(|object| object["spec"]["loadBalancerClass"] = json!("other")),
             None
         );
-        let pending = |it: &mut Value| it["status"] = json!({});
+        let pending = |object: &mut Value| object["status"] = json!({});
         assert_eq!(
             judged(pending).unwrap(),
             "default/web has no address for 11 min, and no condition says why"
         );
-        let with_reason = |it: &mut Value| it["status"] = json!({"conditions": failed});
+        let with_reason = |object: &mut Value| object["status"] = json!({"conditions": failed});
         assert_eq!(
             judged(with_reason).unwrap(),
             "default/web has no address for 11 min: QuotaExceeded"
         );
         assert!(
-            judged(|it| it["status"]["conditions"] = failed.clone())
+            judged(|object| object["status"]["conditions"] = failed.clone())
                 .unwrap()
                 .contains("brought up to date: QuotaExceeded")
         );
-        let young = |it: &mut Value| {
-            pending(it);
-            it["metadata"]["creationTimestamp"] = json!("2026-01-01T00:05:00Z");
+        let young = |object: &mut Value| {
+            pending(object);
+            object["metadata"]["creationTimestamp"] = json!("2026-01-01T00:05:00Z");
         };
         assert_eq!(judged(young), None);
-        let deleted =
-            |it: &mut Value| it["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:30Z");
+        let deleted = |object: &mut Value| {
+            object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:30Z")
+        };
         assert!(
             judged(deleted)
                 .unwrap()

@@ -67,7 +67,10 @@ impl Causes {
         }
         self.0.sort_by_key(|cause| cause.state.weight());
         let is_pending = !facts.plan.steps.is_empty()
-            || self.0.iter().any(|it| it.state.weight() == Weight::Waits);
+            || self
+                .0
+                .iter()
+                .any(|cause| cause.state.weight() == Weight::Waits);
         if let (Leader::Nobody(why), true) = (&facts.leader, is_pending) {
             self.0
                 .insert(0, Cause::new(State::NobodyLeads, why.clone()));

@@ -95,7 +95,7 @@ impl Reader<'_> {
                 let about = found
                     .items
                     .into_iter()
-                    .filter(|event| now.is_none_or(|it| it.is_meant_by(event)));
+                    .filter(|event| now.is_none_or(|existing| existing.is_meant_by(event)));
                 let mut found: Vec<EventFact> = about.map(EventFact::from).collect();
                 found.sort_by_key(|event| std::cmp::Reverse(event.last));
                 Ok(found)

@@ -106,8 +106,8 @@ impl Facts {
         let newest = |reason: EventReason| {
             self.events
                 .iter()
-                .filter(move |it| it.reason == reason.as_str())
-                .max_by_key(|it| it.last)
+                .filter(move |event| event.reason == reason.as_str())
+                .max_by_key(|event| event.last)
         };
         let event = newest(reason)?;
         let is_over = ends

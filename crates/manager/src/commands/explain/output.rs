@@ -239,10 +239,12 @@ fn table(targets: &[TargetDescription], page: &mut Page) {
         page.hanging(&format!("    {target:<first$}{node:<second$}"), health);
     }
     if let Some(more) = targets.len().checked_sub(TARGETS + 1) {
-        let sick = targets
-            .iter()
-            .skip(TARGETS)
-            .filter(|it| it.health.as_ref().is_some_and(|health| !health.is_healthy));
+        let sick = targets.iter().skip(TARGETS).filter(|target| {
+            target
+                .health
+                .as_ref()
+                .is_some_and(|health| !health.is_healthy)
+        });
         page.line(
             4,
             &format!("and {} more, {} of them unhealthy", more + 1, sick.count()),

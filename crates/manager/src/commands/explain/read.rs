@@ -242,7 +242,7 @@ impl Reader<'_> {
             balancers,
             targets: eligible().filter(|node| no_target(node).is_none()).count(),
             excluded,
-            unidentified: unidentified.map(|it| it.to_string()),
+            unidentified: unidentified.map(|error| error.to_string()),
         };
         let causes = service::causes(&facts, &it);
         let rows = it
@@ -362,7 +362,7 @@ impl Reader<'_> {
                 .nodes
                 .list()
                 .iter()
-                .position(|it| it.name == node.name);
+                .position(|other_node| other_node.name == node.name);
             let (report, looked_up) =
                 plan_nodes_and_routes(self.settings, &**provider, &self.cluster, &caches.nodes)
                     .await;

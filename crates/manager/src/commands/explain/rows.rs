@@ -49,7 +49,7 @@ pub(super) fn of_service(it: &ServiceFacts, service: &Service) -> Vec<Row> {
     let port = |port: k8s_openapi::api::core::v1::ServicePort| {
         let node_port = port
             .node_port
-            .map(|it| format!(" → {it}"))
+            .map(|node_port| format!(" → {node_port}"))
             .unwrap_or_default();
         format!(
             "{}/{}{node_port}",
@@ -175,7 +175,12 @@ pub(super) fn of_node(node: &Node, object: &Value) -> Vec<Row> {
         ),
         Row::of(
             "No network",
-            network.map(|it| with_text(format!("{:?}", it.status), CONDITION_NETWORK_UNAVAILABLE)),
+            network.map(|network_condition| {
+                with_text(
+                    format!("{:?}", network_condition.status),
+                    CONDITION_NETWORK_UNAVAILABLE,
+                )
+            }),
         ),
         Row::of("Taints", taints),
         Row::of("Pod CIDRs", node.pod_cidrs.iter().map(ToString::to_string)),

@@ -108,49 +108,53 @@ impl Situation {
     }
 
     fn event(self, reason: EventReason) -> Self {
-        self.with(|it| it.facts.events.push(event(reason, THEN)))
+        self.with(|situation| situation.facts.events.push(event(reason, THEN)))
     }
 
     fn gone(self) -> Self {
-        self.with(|it| it.has_object = false)
+        self.with(|situation| situation.has_object = false)
     }
 
     fn condition(self, reason: Reason) -> Self {
-        self.with(|it| {
-            it.service["status"]["conditions"] = json!([{"type": CONDITION_LOAD_BALANCER_READY, "status": "False",
+        self.with(|situation| {
+            situation.service["status"]["conditions"] = json!([{"type": CONDITION_LOAD_BALANCER_READY, "status": "False",
                 "reason": reason.as_str(), "message": "the cloud's words", "lastTransitionTime": THEN}]);
         })
     }
 
     fn deleted(self) -> Self {
-        self.with(|it| {
-            it.service["metadata"]["deletionTimestamp"] = json!(THEN);
-            it.node["metadata"]["deletionTimestamp"] = json!(THEN);
+        self.with(|situation| {
+            situation.service["metadata"]["deletionTimestamp"] = json!(THEN);
+            situation.node["metadata"]["deletionTimestamp"] = json!(THEN);
         })
     }
 
     fn unready(self) -> Self {
-        self.with(|it| it.node["status"]["conditions"][0]["status"] = json!("Unknown"))
+        self.with(|situation| {
+            situation.node["status"]["conditions"][0]["status"] = json!("Unknown")
+        })
     }
 
     fn taint(self, key: &str) -> Self {
-        self.with(|it| it.node["spec"]["taints"] = json!([{"key": key, "effect": "NoSchedule"}]))
+        self.with(|situation| {
+            situation.node["spec"]["taints"] = json!([{"key": key, "effect": "NoSchedule"}])
+        })
     }
 
     fn unidentified(self) -> Self {
         self.taint(TAINT_UNINITIALIZED)
-            .with(|it| it.node["spec"]["providerID"] = json!(""))
+            .with(|situation| situation.node["spec"]["providerID"] = json!(""))
     }
 
     fn lost(self) -> Self {
-        self.with(|it| {
-            it.nodes.machine =
+        self.with(|situation| {
+            situation.nodes.machine =
                 Machine::Gone("the cloud has no instance with id \"acme://1\"".into())
         })
     }
 
     fn label(self, key: &str) -> Self {
-        self.with(|it| it.node["metadata"]["labels"][key] = json!("true"))
+        self.with(|situation| situation.node["metadata"]["labels"][key] = json!("true"))
     }
 
     fn planned(self, side: Side) -> Self {
@@ -159,13 +163,13 @@ impl Situation {
             what: "route".into(),
             detail: String::new(),
         };
-        self.with(|it| it.facts.plan.steps.push(Step { side, step }))
+        self.with(|situation| situation.facts.plan.steps.push(Step { side, step }))
     }
 
     fn unrouted(self, reason: &str) -> Self {
-        self.with(|it| {
-            it.node["status"]["conditions"][1]["status"] = json!("True");
-            it.node["status"]["conditions"][1]["reason"] = json!(reason);
+        self.with(|situation| {
+            situation.node["status"]["conditions"][1]["status"] = json!("True");
+            situation.node["status"]["conditions"][1]["reason"] = json!(reason);
         })
     }
 
@@ -213,7 +217,9 @@ fn event(reason: EventReason, at: &str) -> EventFact {
 fn explained(state: State) -> Vec<Cause> {
     let well = Situation::well;
     let class = |name: &'static str| {
-        move |it: &mut Situation| it.service["spec"]["loadBalancerClass"] = json!(name)
+        move |situation: &mut Situation| {
+            situation.service["spec"]["loadBalancerClass"] = json!(name)
+        }
     };
     let foreign = || {
         Balancers::Described(vec![balancer(Ownership::Foreign(
@@ -225,30 +231,36 @@ fn explained(state: State) -> Vec<Cause> {
         State::NobodyLeads => {
             let unseen = well().condition(Reason::EnsureFailed);
             unseen
-                .with(|it| it.facts.leader = Leader::Nobody("held by nobody".into()))
+                .with(|situation| situation.facts.leader = Leader::Nobody("held by nobody".into()))
                 .service()
         }
-        State::ControllerOff => well().with(|it| it.facts.runs.service = false).service(),
-        State::CapabilityMissing => well().with(|it| it.services.offers = false).service(),
+        State::ControllerOff => well()
+            .with(|situation| situation.facts.runs.service = false)
+            .service(),
+        State::CapabilityMissing => well()
+            .with(|situation| situation.services.offers = false)
+            .service(),
         State::CloudUnreachable => well()
-            .with(|it| it.services.balancers = Balancers::Failed("503".into()))
+            .with(|situation| situation.services.balancers = Balancers::Failed("503".into()))
             .service(),
         State::NotALoadBalancer => {
-            let plain = |it: &mut Situation| {
-                it.service["spec"]["type"] = json!("ClusterIP");
-                it.service["metadata"]["finalizers"] = json!([]);
+            let plain = |situation: &mut Situation| {
+                situation.service["spec"]["type"] = json!("ClusterIP");
+                situation.service["metadata"]["finalizers"] = json!([]);
             };
             well().with(plain).service()
         }
         State::OtherClass => well().with(class("other")).service(),
         State::LeftOnOtherClass => well().with(class("other")).service(),
         State::ImplementedElsewhere => well()
-            .with(|it| it.facts.plan.notes.push(RUN_ELSEWHERE.into()))
+            .with(|situation| situation.facts.plan.notes.push(RUN_ELSEWHERE.into()))
             .service(),
         State::NotWorkedOnYet => well()
-            .with(|it| it.service["metadata"]["finalizers"] = json!([]))
+            .with(|situation| situation.service["metadata"]["finalizers"] = json!([]))
             .service(),
-        State::NoNodes => well().with(|it| it.services.targets = 0).service(),
+        State::NoNodes => well()
+            .with(|situation| situation.services.targets = 0)
+            .service(),
         State::LoadBalancerMissing => {
             let what = "load balancer".to_owned();
             let step = PlanStep {
@@ -257,8 +269,8 @@ fn explained(state: State) -> Vec<Cause> {
                 detail: String::new(),
             };
             well()
-                .with(|it| {
-                    it.facts.plan.steps.push(Step {
+                .with(|situation| {
+                    situation.facts.plan.steps.push(Step {
                         side: Side::Cloud,
                         step,
                     })
@@ -279,7 +291,7 @@ fn explained(state: State) -> Vec<Cause> {
         State::Invalid => well().condition(Reason::Invalid).service(),
         State::SyncFailed => well().event(EventReason::SyncFailed).service(),
         State::ForeignOwner => well()
-            .with(|it| it.services.balancers = foreign())
+            .with(|situation| situation.services.balancers = foreign())
             .service(),
         State::TargetsNotUpdated => well().event(EventReason::UpdateFailed).service(),
         State::TargetsUnhealthy => {
@@ -297,28 +309,32 @@ fn explained(state: State) -> Vec<Cause> {
                 ..balancer(Ownership::Own)
             };
             well()
-                .with(|it| it.services.balancers = Balancers::Described(vec![balancer]))
+                .with(|situation| {
+                    situation.services.balancers = Balancers::Described(vec![balancer])
+                })
                 .service()
         }
         State::FinalizerHeld => well().deleted().service(),
         State::OtherFinalizers => well()
             .deleted()
-            .with(|it| it.service["metadata"]["finalizers"] = json!(["example.com/other"]))
+            .with(|situation| {
+                situation.service["metadata"]["finalizers"] = json!(["example.com/other"])
+            })
             .service(),
         State::ForeignFinalizer => {
             let foreign = well()
                 .deleted()
                 .with(class("other"))
-                .with(|it| it.services.balancers = none);
+                .with(|situation| situation.services.balancers = none);
             foreign
-                .with(|it| it.services.options.classes = vec!["ours".into()])
+                .with(|situation| situation.services.options.classes = vec!["ours".into()])
                 .service()
         }
         State::Abandoning => {
             let abandon = json!({"ccm-rs/abandon-load-balancer": "true"});
             well()
                 .deleted()
-                .with(|it| it.service["metadata"]["annotations"] = abandon)
+                .with(|situation| situation.service["metadata"]["annotations"] = abandon)
                 .service()
         }
         State::Abandoned => well().gone().event(EventReason::Abandoned).service(),
@@ -343,38 +359,43 @@ fn explained(state: State) -> Vec<Cause> {
             };
             well()
                 .unidentified()
-                .with(|it| it.nodes.machine = bare)
+                .with(|situation| situation.nodes.machine = bare)
                 .node()
         }
         State::NoSuchMachine => well().unidentified().lost().node(),
         State::ProviderIdMismatch => well()
             .lost()
-            .with(|it| it.nodes.named = Some("acme://2".into()))
+            .with(|situation| situation.nodes.named = Some("acme://2".into()))
             .node(),
         State::AmbiguousIdentity => {
             let several =
                 Machine::Ambiguous("several machines are named \"worker-1\" (1, 2)".into());
             well()
                 .unidentified()
-                .with(|it| it.nodes.machine = several)
+                .with(|situation| situation.nodes.machine = several)
                 .node()
         }
-        State::NoProviderId => well().with(|it| it.nodes.is_unidentified = true).node(),
+        State::NoProviderId => well()
+            .with(|situation| situation.nodes.is_unidentified = true)
+            .node(),
         State::NotManaged => well()
             .lost()
-            .with(|it| it.nodes.is_unidentified = true)
+            .with(|situation| situation.nodes.is_unidentified = true)
             .node(),
         State::AllNodesForeign => {
-            let foreign =
-                |it: &mut Situation| (it.nodes.is_ours, it.nodes.all_foreign) = (false, true);
+            let foreign = |situation: &mut Situation| {
+                (situation.nodes.is_ours, situation.nodes.all_foreign) = (false, true)
+            };
             well().with(foreign).node()
         }
-        State::OtherProvider => well().with(|it| it.nodes.is_ours = false).node(),
+        State::OtherProvider => well()
+            .with(|situation| situation.nodes.is_ours = false)
+            .node(),
         State::MachineMissing => well().lost().node(),
         State::DeletionAhead => well()
             .unready()
             .lost()
-            .with(|it| it.nodes.preview = LifecyclePreview::Delete)
+            .with(|situation| situation.nodes.preview = LifecyclePreview::Delete)
             .node(),
         State::DeletionHeld => well()
             .unready()
@@ -393,7 +414,7 @@ fn explained(state: State) -> Vec<Cause> {
             .node(),
         State::ShutdownTaintStays => well()
             .taint(TAINT_SHUTDOWN)
-            .with(|it| it.nodes.preview = LifecyclePreview::Untaint)
+            .with(|situation| situation.nodes.preview = LifecyclePreview::Untaint)
             .node(),
         State::NotReady => well().unready().node(),
         State::Terminating => well().deleted().node(),
@@ -405,10 +426,10 @@ fn explained(state: State) -> Vec<Cause> {
         State::AutoscalerRemoves => well().taint(TAINT_TO_BE_DELETED).node(),
         State::NoNetworkForTargets => well()
             .unrouted("NoRouteCreated")
-            .with(|it| it.nodes.waits_for_network = true)
+            .with(|situation| situation.nodes.waits_for_network = true)
             .node(),
         State::NoPodCidr => well()
-            .with(|it| it.node["spec"]["podCIDRs"] = json!([]))
+            .with(|situation| situation.node["spec"]["podCIDRs"] = json!([]))
             .node(),
         State::RouteWaits => well().unidentified().node(),
         State::RouteMissing => well().unrouted("NoRouteCreated").node(),
@@ -424,7 +445,7 @@ fn explained(state: State) -> Vec<Cause> {
         State::PodCidrOutside => well().event(EventReason::PodCidrOutside).node(),
         State::PodCidrRefused => well().event(EventReason::PodCidrRefused).node(),
         State::RoutesUnknown => well()
-            .with(|it| it.nodes.route_error = Some("cannot list".into()))
+            .with(|situation| situation.nodes.route_error = Some("cannot list".into()))
             .node(),
         State::NetworkUnavailable => well().unrouted("CalicoIsDown").node(),
     }
@@ -439,7 +460,7 @@ fn node_that_no_manager_ever_managed_has_one_cause() {
     let never = Situation::well()
         .unready()
         .lost()
-        .with(|it| it.nodes.is_unidentified = true)
+        .with(|situation| situation.nodes.is_unidentified = true)
         .node();
     assert_eq!(states(&never), [State::NotManaged]);
     assert_eq!(
@@ -537,11 +558,11 @@ fn every_cause_that_holds_a_deletion_is_told_now_and_from_the_event() {
         let now = Situation::well()
             .unready()
             .lost()
-            .with(|it| it.nodes.preview = LifecyclePreview::Held(held.clone()))
+            .with(|situation| situation.nodes.preview = LifecyclePreview::Held(held.clone()))
             .node();
         assert!(
             now.iter()
-                .any(|it| it.state == State::DeletionHeld && it.detail == sentence),
+                .any(|cause| cause.state == State::DeletionHeld && cause.detail == sentence),
             "{now:?}"
         );
         // The plan's single read cannot know this; the event does, with the time of its first report.
@@ -549,14 +570,14 @@ fn every_cause_that_holds_a_deletion_is_told_now_and_from_the_event() {
             message: format!("Keeping node worker-1: {sentence}"),
             ..event(EventReason::DeletionHeld, THEN)
         };
-        let then = Situation::well().unready().with(|it| {
-            it.nodes.machine = Machine::Failed("503".into());
-            it.facts.events = vec![told];
+        let then = Situation::well().unready().with(|situation| {
+            situation.nodes.machine = Machine::Failed("503".into());
+            situation.facts.events = vec![told];
         });
         let then = then.node();
         let cause = then
             .iter()
-            .find(|it| it.state == State::DeletionHeld)
+            .find(|cause| cause.state == State::DeletionHeld)
             .unwrap();
         assert!(
             cause.detail.contains(&sentence) && cause.since == Some(THEN.parse().unwrap()),
@@ -568,8 +589,8 @@ fn every_cause_that_holds_a_deletion_is_told_now_and_from_the_event() {
 #[test]
 fn a_state_is_over_once_a_later_event_ended_it() {
     let later = |situation: Situation, reason| {
-        situation.with(|it| {
-            it.facts.events.push(EventFact {
+        situation.with(|situation| {
+            situation.facts.events.push(EventFact {
                 is_warning: false,
                 ..event(reason, NOW)
             })
@@ -595,8 +616,8 @@ fn a_state_is_over_once_a_later_event_ended_it() {
         states(&later(failed(), EventReason::TargetsUpdated).service()),
         []
     );
-    let found = held().with(|it| {
-        it.nodes.machine = Machine::Present {
+    let found = held().with(|situation| {
+        situation.nodes.machine = Machine::Present {
             shutdown: Some(false),
             metadata: None,
         }
@@ -610,7 +631,9 @@ fn a_state_is_over_once_a_later_event_ended_it() {
 
 #[test]
 fn missing_leader_is_the_first_cause_of_a_pending_object() {
-    let nobody = |it: &mut Situation| it.facts.leader = Leader::Nobody("held by nobody".into());
+    let nobody = |situation: &mut Situation| {
+        situation.facts.leader = Leader::Nobody("held by nobody".into())
+    };
     assert_eq!(states(&Situation::well().with(nobody).service()), []);
     let waits = Situation::well()
         .condition(Reason::QuotaExceeded)

@@ -174,9 +174,13 @@ fn has_any(report: &OrphanReport) -> bool {
 /// Removes all orphans from the report that `--only` does not name.
 fn choose(report: &mut OrphanReport, command: &OrphansFlags) -> Result<()> {
     let chosen = command.chosen();
-    let names = |it: &super::Orphan, id: &str| {
-        let shown = it.resource.cloud_name_and_id.as_ref().map(|(_, id)| &**id);
-        it.resource.id == id || shown == Some(id)
+    let names = |orphan: &super::Orphan, id: &str| {
+        let shown = orphan
+            .resource
+            .cloud_name_and_id
+            .as_ref()
+            .map(|(_, id)| &**id);
+        orphan.resource.id == id || shown == Some(id)
     };
     let missing: Vec<_> = chosen
         .iter()

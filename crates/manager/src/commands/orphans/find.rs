@@ -33,7 +33,10 @@ pub async fn find(
         }
     };
     let all = owned.len();
-    for resource in owned.into_iter().filter(|it| !owners.exists(&it.owner)) {
+    for resource in owned
+        .into_iter()
+        .filter(|resource| !owners.exists(&resource.owner))
+    {
         match whole(provider, cluster, resource, &owners).await {
             Ok(Some(resource)) => {
                 let reason = reason_to_keep(&resource, cluster, now);
@@ -53,11 +56,11 @@ pub async fn find(
         ));
     }
     report.orphans.sort_by(|a, b| {
-        let key = |it: &Orphan| {
+        let key = |orphan: &Orphan| {
             (
-                it.resource.kind,
-                it.resource.created,
-                it.resource.id.clone(),
+                orphan.resource.kind,
+                orphan.resource.created,
+                orphan.resource.id.clone(),
             )
         };
         key(a).cmp(&key(b))

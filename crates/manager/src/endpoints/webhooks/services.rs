@@ -290,7 +290,13 @@ mod tests {
                 .collect(),
         );
         assert_eq!(warnings.len(), MOST);
-        assert!(warnings.iter().map(|it| it.chars().count()).sum::<usize>() <= 4096);
+        assert!(
+            warnings
+                .iter()
+                .map(|warning| warning.chars().count())
+                .sum::<usize>()
+                <= 4096
+        );
         assert!(
             warnings[0].starts_with("0 ä")
                 && warnings[0].ends_with("ä…")

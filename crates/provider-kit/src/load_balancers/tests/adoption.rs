@@ -79,14 +79,14 @@ async fn owner_tags_are_written_before_every_other_change() {
         .await
         .unwrap();
     assert!(
-        !town.cloud.requests().iter().any(|it| it == "Tag"),
+        !town.cloud.requests().iter().any(|request| request == "Tag"),
         "a sync of targets adopts nothing"
     );
     town.balancers.ensure(town.request(&service)).await.unwrap();
     let requests = town.cloud.requests();
     let changes: Vec<_> = requests
         .iter()
-        .filter(|it| !["find", "read", "list", "machine"].contains(&it.as_str()))
+        .filter(|request| !["find", "read", "list", "machine"].contains(&request.as_str()))
         .collect();
     assert_eq!(changes, ["Tag", "AddTargets", "RemoveTargets"]);
 }
@@ -161,7 +161,7 @@ async fn legacy_owner_tag_of_another_service_is_respected() {
     town.cached
         .services
         .lock()
-        .retain(|it| it.metadata.uid.as_deref() != Some("s2"));
+        .retain(|service| service.metadata.uid.as_deref() != Some("s2"));
     town.balancers.ensure(town.request(&service)).await.unwrap();
     assert_eq!(town.cloud.one(&id).owner_tags, town.owner_tags("s1"));
 }
@@ -198,7 +198,13 @@ async fn only_one_of_two_services_adopts_a_load_balancer() {
             town.balancers.ensure(town.request(&one)),
             town.balancers.ensure(town.request(&two))
         );
-        assert_eq!([&first, &second].iter().filter(|it| it.is_ok()).count(), 1);
+        assert_eq!(
+            [&first, &second]
+                .iter()
+                .filter(|entry| entry.is_ok())
+                .count(),
+            1
+        );
         let (winner, loser) = if first.is_ok() {
             (&one, &two)
         } else {
@@ -208,7 +214,7 @@ async fn only_one_of_two_services_adopts_a_load_balancer() {
             town.cloud
                 .requests()
                 .iter()
-                .filter(|it| *it == "Tag")
+                .filter(|request| *request == "Tag")
                 .count(),
             1,
             "no Service overwrites the other's tags"
@@ -235,7 +241,7 @@ async fn only_one_of_two_services_adopts_a_load_balancer() {
         town.cached
             .services
             .lock()
-            .retain(|it| it.metadata.uid != gone);
+            .retain(|service| service.metadata.uid != gone);
         town.balancers.ensure(town.request(loser)).await.unwrap();
         let taken = town.cloud.one(&id);
         assert_eq!(
@@ -316,7 +322,7 @@ async fn two_load_balancers_with_one_legacy_owner_tag_are_left_alone() {
         .cloud
         .requests()
         .into_iter()
-        .filter(|it| !["list", "find", "read"].contains(&&**it))
+        .filter(|request| !["list", "find", "read"].contains(&&**request))
         .count();
     assert_eq!((writes, town.cloud.state().balancers.len()), (0, 2));
 }

@@ -198,7 +198,7 @@ async fn deletions_that_find_nothing_share_a_control_read() {
         .unwrap();
     assert!(found.iter().all(Option::is_none));
     let requests = town.cloud.requests();
-    let count = |what: &str| requests.iter().filter(|it| *it == what).count();
+    let count = |what: &str| requests.iter().filter(|request| *request == what).count();
     assert!(count("machine") <= 2, "{}", count("machine"));
     assert_eq!(
         requests.len(),
@@ -223,7 +223,10 @@ async fn earlier_control_read_verifies_nothing() {
     assert!(one.unwrap().is_none() && two.unwrap().is_none());
     let requests = town.cloud.requests();
     assert_eq!(
-        requests.iter().filter(|it| *it == "machine").count(),
+        requests
+            .iter()
+            .filter(|request| *request == "machine")
+            .count(),
         2,
         "{requests:?}"
     );
@@ -249,7 +252,7 @@ async fn protected_load_balancer_stays_and_its_deletion_ends() {
         town.balancers.delete(town.request(&leaving)).await.unwrap();
         let requests = town.cloud.requests();
         assert!(
-            requests.iter().all(|it| it == "find"),
+            requests.iter().all(|request| request == "find"),
             "neither a change nor a control read: {requests:?}"
         );
         town.restart();

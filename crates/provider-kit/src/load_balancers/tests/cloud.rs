@@ -204,8 +204,9 @@ impl LoadBalancerCloud for StepByStep {
             Query::Owner(identity) => {
                 model.reads.push("find".into());
                 let all = model.balancers.keys().filter_map(|id| model.show(id));
-                let of_it = |it: &ObservedLoadBalancer| {
-                    it.name == identity.name || it.owner_tags == identity.owner_tags()
+                let of_it = |load_balancer: &ObservedLoadBalancer| {
+                    load_balancer.name == identity.name
+                        || load_balancer.owner_tags == identity.owner_tags()
                 };
                 all.filter(of_it)
                     .map(|head| ObservedLoadBalancer {
@@ -220,9 +221,9 @@ impl LoadBalancerCloud for StepByStep {
                     .extend(ids.iter().map(|id| format!("look {id}")));
                 let shown = ids.iter().filter_map(|id| model.show(id));
                 shown
-                    .map(|it| ObservedLoadBalancer {
-                        id: it.id,
-                        state: it.state,
+                    .map(|load_balancer| ObservedLoadBalancer {
+                        id: load_balancer.id,
+                        state: load_balancer.state,
                         ..ObservedLoadBalancer::default()
                     })
                     .collect()
@@ -280,7 +281,7 @@ impl LoadBalancerCloud for StepByStep {
         }
         if let Some(id) = &id {
             assert_ne!(
-                model.show(id).map(|it| it.state),
+                model.show(id).map(|load_balancer| load_balancer.state),
                 Some(State::Busy),
                 "one thing after the other"
             );
@@ -328,7 +329,11 @@ impl LoadBalancerCloud for StepByStep {
             }
             (None, _) => {
                 let name = change.identity.name.clone();
-                if !model.names_are_not_unique && model.balancers.values().any(|it| it.name == name)
+                if !model.names_are_not_unique
+                    && model
+                        .balancers
+                        .values()
+                        .any(|load_balancer| load_balancer.name == name)
                 {
                     return Err(Error::conflict("name taken"));
                 }

@@ -76,7 +76,7 @@ impl LoadBalancerCloud for Acme {
         let removed = change
             .operations
             .iter()
-            .any(|it| it.deletes(|resource| *resource == ResourceKey::Balancer));
+            .any(|operation| operation.deletes(|resource| *resource == ResourceKey::Balancer));
         let outcome = change
             .outcome_of_all()
             .filter(|_| !removed && !change.operations.contains(&Operation::Untag));

@@ -428,7 +428,10 @@ async fn orphan_is_adopted_only_with_a_cluster_id() {
         assert_eq!(answer.is_ok(), is_taken, "{id:?} {mark}: {answer:?}");
         let model = scene.cloud.model();
         assert_eq!(
-            model.balancers.values().any(|it| it.owner_tags == dead),
+            model
+                .balancers
+                .values()
+                .any(|load_balancer| load_balancer.owner_tags == dead),
             !is_taken,
             "{id:?} {mark}"
         );

@@ -42,11 +42,11 @@ fn let_other(town: &Town, change: impl Fn(&Service) -> Option<Service>) {
     let mut services = town.cached.services.lock();
     *services = services
         .iter()
-        .filter_map(|it| {
-            if it.metadata.uid.as_deref() == Some("s2") {
-                change(it).map(Arc::new)
+        .filter_map(|service| {
+            if service.metadata.uid.as_deref() == Some("s2") {
+                change(service).map(Arc::new)
             } else {
-                Some(Arc::clone(it))
+                Some(Arc::clone(service))
             }
         })
         .collect();
@@ -63,7 +63,7 @@ async fn failed_shared_load_balancer_is_deleted_when_all_its_services_leave() {
     let (town, service) = shared().await;
     assert!(!is_removed(town, &service).await, "the other one lives");
     let (town, service) = shared().await;
-    let_other(&town, |it| Some(leaving(it)));
+    let_other(&town, |let_other| Some(leaving(let_other)));
     assert!(is_removed(town, &service).await);
     let (town, service) = shared().await;
     let_other(&town, |_| None);

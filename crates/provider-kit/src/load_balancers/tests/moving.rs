@@ -235,7 +235,7 @@ async fn twin_of_another_cluster_is_not_an_own_load_balancer() {
                 town.cloud
                     .requests()
                     .iter()
-                    .filter(|it| *it == "Tag")
+                    .filter(|request| *request == "Tag")
                     .count(),
                 2,
                 "tagged before it is deleted"
@@ -265,8 +265,8 @@ async fn resources_of_the_service_outlive_the_old_load_balancer() {
     asks_for(&mut service, &id);
     let removed = removed_operations(&town, &service).await;
     assert!(
-        removed.iter().any(|it| it.contains("load balancer"))
-            && !removed.iter().any(|it| it.contains("group"))
+        removed.iter().any(|text| text.contains("load balancer"))
+            && !removed.iter().any(|text| text.contains("group"))
     );
     assert_eq!(ids(&town), ["lb-2"]);
     assert!(

@@ -72,7 +72,10 @@ async fn with_an_orphan() -> (Town, OwnedResource, Vec<Arc<Service>>) {
     );
     town.cloud.add("left", town.owner_tags("dead"), None, graph);
     let owned = town.balancers.owned(&town.cluster).await.unwrap();
-    let uids: Vec<_> = owned.iter().map(|it| it.owner.clone()).collect();
+    let uids: Vec<_> = owned
+        .iter()
+        .map(|resource| resource.owner.clone())
+        .collect();
     assert_eq!(
         uids,
         ["s1", "dead"].map(|uid| Owner::Service(uid.to_owned()))
@@ -109,7 +112,7 @@ async fn orphan_is_read_by_its_id_and_deleted_with_its_auxiliary_resources() {
         .state()
         .balancers
         .values()
-        .map(|it| it.name.clone())
+        .map(|load_balancer| load_balancer.name.clone())
         .collect();
     assert_eq!(left, ["as1"], "the load balancer of the live Service");
     let again = town
@@ -125,15 +128,15 @@ async fn orphan_that_is_not_what_was_listed_is_left_alone() {
     type Change = fn(&mut ObservedLoadBalancer);
     let changes: [(Change, &str); 3] = [
         (
-            |it| it.owner_tags.service = Some("s1".into()),
+            |load_balancer| load_balancer.owner_tags.service = Some("s1".into()),
             "does not carry the owner tags",
         ),
         (
-            |it| it.owner_tags = OwnerTags::default(),
+            |load_balancer| load_balancer.owner_tags = OwnerTags::default(),
             "does not carry the owner tags",
         ),
         (
-            |it| it.legacy_owner = Some("legacy-s1".into()),
+            |load_balancer| load_balancer.legacy_owner = Some("legacy-s1".into()),
             "may be adopted by Service default/s1",
         ),
     ];

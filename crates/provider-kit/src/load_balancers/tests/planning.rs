@@ -83,8 +83,8 @@ pub(super) fn graph(wanted: bool) -> impl Strategy<Value = ResourceGraph> {
             for (number, settings) in supports {
                 graph = graph.resource(ResourceKey::CreatedBefore(auxiliary(number)), settings);
             }
-            fronts.into_iter().fold(graph, |graph, (number, it)| {
-                graph.resource(ResourceKey::CreatedAfter(auxiliary(number)), it)
+            fronts.into_iter().fold(graph, |graph, (number, settings)| {
+                graph.resource(ResourceKey::CreatedAfter(auxiliary(number)), settings)
             })
         },
     )
@@ -362,7 +362,7 @@ fn a_shared_load_balancer_stays_when_our_parts_go() {
     let operations = plan_removal(&actual, true);
     let deleted: Vec<_> = operations
         .iter()
-        .filter(|it| matches!(it, Operation::Delete { .. }))
+        .filter(|operation| matches!(operation, Operation::Delete { .. }))
         .collect();
     assert_eq!(
         (deleted.len(), operations.last()),
@@ -400,7 +400,7 @@ fn operation_names_its_part_pool_and_changes() {
     assert!(
         plan(&ResourceGraph::default(), &graph(1))
             .iter()
-            .any(|it| it.deletes(|resource| *resource == thing))
+            .any(|operation| operation.deletes(|resource| *resource == thing))
     );
     assert!(
         thing.is_of_kind("thing")

@@ -348,7 +348,7 @@ async fn concurrent_services_of_a_shared_load_balancer_do_not_interfere() {
             let ports: Vec<u16> = model
                 .listeners
                 .iter()
-                .filter(|(_, it)| *it == uid)
+                .filter(|(_, listener)| *listener == uid)
                 .map(|(port, _)| *port)
                 .collect();
             assert_eq!(ports, model.wanted[uid], "seed {seed}, {uid}");

@@ -180,10 +180,10 @@ impl State {
         self.requests.push("create".into());
         let is_unique = !self.names_are_not_unique;
         if is_unique
-            && self
-                .balancers
-                .values()
-                .any(|it| it.name == change.identity.name && it.kind == change.identity.kind)
+            && self.balancers.values().any(|load_balancer| {
+                load_balancer.name == change.identity.name
+                    && load_balancer.kind == change.identity.kind
+            })
         {
             return Err(Error::conflict("name taken"));
         }
@@ -237,20 +237,20 @@ impl Small {
         let found = {
             let mut state = self.state();
             state.requests.push("find".into());
-            let is_its = |it: &&ObservedLoadBalancer| {
-                it.name == identity.name
-                    || it.owner_tags.service == identity.owner_tags().service
-                    || it.legacy_owner == identity.legacy_owner
+            let is_its = |load_balancer: &&ObservedLoadBalancer| {
+                load_balancer.name == identity.name
+                    || load_balancer.owner_tags.service == identity.owner_tags().service
+                    || load_balancer.legacy_owner == identity.legacy_owner
                     || identity
                         .requested_id
                         .as_ref()
-                        .is_some_and(|id| *id == it.id)
+                        .is_some_and(|id| *id == load_balancer.id)
             };
             state
                 .balancers
                 .values()
                 .filter(is_its)
-                .map(|it| state.shown(it))
+                .map(|load_balancer| state.shown(load_balancer))
                 .collect()
         };
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -281,7 +281,7 @@ impl LoadBalancerCloud for Small {
             .metadata
             .annotations
             .iter()
-            .any(|it| it.contains_key(REFUSES_REPLACEMENT));
+            .any(|annotation| annotation.contains_key(REFUSES_REPLACEMENT));
         let zone =
             |graph: &ResourceGraph| graph.balancer_attributes()?.text(ZONE).map(str::to_owned);
         let (wanted, seen) = (zone(desired), observed.graph.as_ref().and_then(zone));
@@ -359,12 +359,16 @@ impl LoadBalancerCloud for Small {
                 state.requests.extend(ids.iter().map(|_| "read".into()));
                 ids.iter()
                     .filter_map(|id| state.balancers.get(id))
-                    .map(|it| state.shown(it))
+                    .map(|load_balancer| state.shown(load_balancer))
                     .collect()
             }
             _ => {
                 state.requests.push("list".into());
-                state.balancers.values().map(|it| state.shown(it)).collect()
+                state
+                    .balancers
+                    .values()
+                    .map(|load_balancer| state.shown(load_balancer))
+                    .collect()
             }
         };
         Ok(ListResult::of(shown))
@@ -385,10 +389,13 @@ impl LoadBalancerCloud for Small {
             return Ok(Applied::Protected);
         }
         state.requests.push("delete".into());
-        let deleted = change.operations.iter().filter_map(|it| match it {
-            Operation::Delete { resource } => Some(resource.to_string()),
-            _ => None,
-        });
+        let deleted = change
+            .operations
+            .iter()
+            .filter_map(|operation| match operation {
+                Operation::Delete { resource } => Some(resource.to_string()),
+                _ => None,
+            });
         state.deleted.extend(deleted);
         if state.haunted {
             return Ok(Applied::Gone);
@@ -531,7 +538,7 @@ impl Town {
     /// Puts the Service into the cluster's cache, as a user has changed it.
     pub(super) fn change(&self, service: &Service) {
         let mut services = self.cached.services.lock();
-        services.retain(|it| it.metadata.uid != service.metadata.uid);
+        services.retain(|other_service| other_service.metadata.uid != service.metadata.uid);
         services.push(Arc::new(service.clone()));
     }
 

@@ -129,7 +129,7 @@ impl Cloud {
             "{:?}",
             self.balancers
                 .values()
-                .filter(|it| !is_own(it) && !it.adopted)
+                .filter(|load_balancer| !is_own(load_balancer) && !load_balancer.adopted)
                 .collect::<Vec<_>>()
         )
     }
@@ -139,15 +139,15 @@ impl Cloud {
     }
 
     fn found(&self, identity: &Identity<'_>) -> OwnershipResult {
-        let is_candidate = |it: &&ObservedLoadBalancer| {
-            it.name == identity.name
-                || it.owner_tags.service.as_deref() == Some("s1")
-                || it.legacy_owner == identity.legacy_owner
+        let is_candidate = |load_balancer: &&ObservedLoadBalancer| {
+            load_balancer.name == identity.name
+                || load_balancer.owner_tags.service.as_deref() == Some("s1")
+                || load_balancer.legacy_owner == identity.legacy_owner
         };
-        let with_address = |it: &ObservedLoadBalancer| {
+        let with_address = |load_balancer: &ObservedLoadBalancer| {
             Arc::new(ObservedLoadBalancer {
-                ingress: vec![ObservedLoadBalancer::ip(&it.id)],
-                ..it.clone()
+                ingress: vec![ObservedLoadBalancer::ip(&load_balancer.id)],
+                ..load_balancer.clone()
             })
         };
         let found = self
@@ -307,7 +307,7 @@ impl Cloud {
         assert!(own.iter().any(is_desired), "{own:?}");
         assert!(
             own.iter()
-                .all(|it| it.known_graph().balancer_attributes().is_some()),
+                .all(|load_balancer| load_balancer.known_graph().balancer_attributes().is_some()),
             "remnants are deleted: {own:?}"
         );
         assert_eq!(
@@ -377,12 +377,12 @@ fn clouds() -> impl Strategy<Value = Cloud> {
     (own(), others(), graph(true), moods()).prop_map(|(own, others, desired, moods)| {
         let numbered = own.into_iter().chain(others).enumerate();
         let balancers = numbered
-            .map(|(n, it)| {
+            .map(|(n, load_balancer)| {
                 (
                     format!("lb-{n}"),
                     ObservedLoadBalancer {
                         id: format!("lb-{n}"),
-                        ..it
+                        ..load_balancer
                     },
                 )
             })
@@ -445,7 +445,7 @@ proptest! {
         let mut moods: Vec<Mood> = cloud.moods.iter().copied().cycle().take(400).collect();
         moods[at] = Mood::Conflict;
         cloud.moods = moods;
-        cloud.balancers.values_mut().for_each(|it| it.state = State::Ready);
+        cloud.balancers.values_mut().for_each(|load_balancer| load_balancer.state = State::Ready);
         cloud.finish(SyncGoal::Ensured);
         cloud.check_reached();
     }

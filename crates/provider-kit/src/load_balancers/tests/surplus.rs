@@ -55,7 +55,7 @@ impl SyncCallbacks for Recorder<'_> {
                 .ingress
                 .iter()
                 .flatten()
-                .filter_map(|it| it.ip.clone()),
+                .filter_map(|ingress| ingress.ip.clone()),
         );
         Ok(())
     }
@@ -120,7 +120,7 @@ async fn assert_twin_stays(town: &mut Town, service: &Service, kept: &str, case:
         let of = |id: &str| {
             shown
                 .iter()
-                .find(|it| it.id == id)
+                .find(|entry| entry.id == id)
                 .unwrap()
                 .ownership
                 .clone()

@@ -108,7 +108,7 @@ async fn observer_is_notified_before_and_after_each_wait() {
         .listener
         .heard()
         .into_iter()
-        .filter(|it| !it.contains('='))
+        .filter(|text| !text.contains('='))
         .collect();
     assert_eq!(waits, ["waits", "goes on"].repeat(writes));
     scene.ensure("s1").await.unwrap();
@@ -153,7 +153,7 @@ async fn annotations_are_requested_on_success_and_failure_but_not_on_deletion() 
     let scene = Scene::new();
     let asked = |scene: &Scene| {
         let mut heard = scene.listener.heard();
-        heard.retain(|it| it.contains('='));
+        heard.retain(|text| text.contains('='));
         heard.dedup();
         heard
     };
@@ -280,7 +280,7 @@ async fn shared_load_balancer_is_changed_for_one_service_at_a_time() {
         model
             .balancers
             .values()
-            .filter(|it| it.owner_tags == owner_tags("s1"))
+            .filter(|load_balancer| load_balancer.owner_tags == owner_tags("s1"))
             .count(),
         1
     );

@@ -196,7 +196,7 @@ async fn long_deferred_call_fails_with_a_retry_time_and_sends_nothing() {
         err.is_rate_limited()
             && err
                 .retry_after()
-                .is_some_and(|it| (299..=300).contains(&it.as_secs())),
+                .is_some_and(|duration| (299..=300).contains(&duration.as_secs())),
         "{err:?}"
     );
     assert!(
@@ -250,7 +250,7 @@ async fn a_pause_of_a_day_lasts_five_minutes_and_then_one_request_finds_out() {
                 let err = client.send(GET()).await.unwrap_err();
                 assert!(
                     err.retry_after()
-                        .is_some_and(|it| it <= Duration::from_secs(300)),
+                        .is_some_and(|duration| duration <= Duration::from_secs(300)),
                     "{err:?}"
                 );
             }
@@ -303,7 +303,7 @@ async fn nearly_used_up_limit_in_a_header_of_the_cloud_slows_calls_before_a_refu
 fn calls_left(headers: &HeaderMap) -> RateLimitReport {
     let remaining = headers
         .get("x-calls-left")
-        .and_then(|it| it.to_str().ok()?.parse().ok());
+        .and_then(|header| header.to_str().ok()?.parse().ok());
     RateLimitReport {
         remaining,
         reset: Some(Duration::from_secs(60)),

@@ -99,7 +99,10 @@ async fn refusal_with_a_long_body_is_classified_by_its_status() {
     for _ in 0..2 {
         let err = cloud.send(GET()).await.unwrap_err();
         assert!(
-            err.is_rate_limited() && err.retry_after().is_some_and(|it| it.as_secs() == 30),
+            err.is_rate_limited()
+                && err
+                    .retry_after()
+                    .is_some_and(|duration| duration.as_secs() == 30),
             "{err:?}"
         );
     }

@@ -106,7 +106,10 @@ fn mistake_in_a_migration_file_is_named() {
     let Err(MigrationError::Invalid(all)) = LeaderMigration::parse(&text) else {
         panic!("{text}")
     };
-    let fields: Vec<&str> = all.iter().filter_map(|it| it.split(": ").next()).collect();
+    let fields: Vec<&str> = all
+        .iter()
+        .filter_map(|text| text.split(": ").next())
+        .collect();
     assert_eq!(
         fields,
         [

@@ -12,8 +12,8 @@ fn naming_edge() -> Scene {
     let mut scene = Scene::new();
     scene.annotate("name", "edge");
     scene.fake.add_load_balancer("edge");
-    scene.fake.change_load_balancer("edge", |it| {
-        drop(it.labels.insert("team".into(), "blue".into()))
+    scene.fake.change_load_balancer("edge", |load_balancer| {
+        drop(load_balancer.labels.insert("team".into(), "blue".into()))
     });
     scene
 }
@@ -86,8 +86,9 @@ async fn listeners_and_targets_that_an_adopted_load_balancer_had_before_stay() {
                 use_private_ip: false,
             })
             .into();
-        scene.fake.change_load_balancer("edge", |it| {
-            (it.services, it.targets) = (vec![theirs.clone()], before.clone());
+        scene.fake.change_load_balancer("edge", |load_balancer| {
+            (load_balancer.services, load_balancer.targets) =
+                (vec![theirs.clone()], before.clone());
         });
         scene.ensure().await;
         assert_eq!(
@@ -111,7 +112,7 @@ async fn listeners_and_targets_that_an_adopted_load_balancer_had_before_stay() {
                 .balancer()
                 .services
                 .iter()
-                .map(|it| it.listen_port)
+                .map(|service| service.listen_port)
                 .collect::<Vec<_>>()
         };
         assert_eq!(
@@ -142,9 +143,9 @@ async fn listeners_and_targets_that_an_adopted_load_balancer_had_before_stay() {
 #[tokio::test(start_paused = true)]
 async fn port_of_a_listener_that_was_there_before_the_adoption_is_refused() {
     let (mut scene, theirs) = (naming_edge(), listener(80).await);
-    scene
-        .fake
-        .change_load_balancer("edge", |it| it.services = vec![theirs.clone()]);
+    scene.fake.change_load_balancer("edge", |load_balancer| {
+        load_balancer.services = vec![theirs.clone()]
+    });
     let err = scene.refused().await;
     let expected =
         "is one that the load balancer had before (its creator can delete it); choose another port";
@@ -223,8 +224,9 @@ async fn a_load_balancer_that_was_made_for_the_service_is_no_adoption() {
         scene.env("ADOPTION_LABEL", "adoptable");
         scene.ensure().await;
         scene
-            .meddle(|it| {
-                it.labels
+            .meddle(|load_balancer| {
+                load_balancer
+                    .labels
                     .retain(|key, _| keeps_legacy_owner && key == LEGACY_OWNER_LABEL)
             })
             .await;

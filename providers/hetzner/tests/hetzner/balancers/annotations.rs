@@ -304,7 +304,7 @@ async fn a_name_in_the_dns_is_taken_without_capitals_and_final_dot_and_a_blank_o
         let shown = scene.ensure().await;
         assert_eq!(
             expected
-                .map(|it| vec![it.to_owned()])
+                .map(|text| vec![text.to_owned()])
                 .unwrap_or(shown.clone()),
             shown,
             "{text:?}"

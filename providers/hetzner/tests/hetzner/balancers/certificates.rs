@@ -132,10 +132,11 @@ async fn a_managed_certificate_of_that_name_is_used_if_it_is_the_services_and_re
         scene.annotate("http-managed-certificate-name", "mine");
         scene.start().await;
         let certificate = scene.fake.add_certificate("mine");
-        scene.fake.change_certificate("mine", |it| {
-            it.is_managed = true;
-            it.domain_names = vec!["*.example.com".to_owned(), "example.com".to_owned()];
-            it.labels
+        scene.fake.change_certificate("mine", |certificate| {
+            certificate.is_managed = true;
+            certificate.domain_names = vec!["*.example.com".to_owned(), "example.com".to_owned()];
+            certificate
+                .labels
                 .extend(is_ours.then(|| (LEGACY_OWNER_LABEL.to_owned(), UID.to_owned())));
         });
         if is_ours {
@@ -166,9 +167,10 @@ async fn several_certificates_of_a_service_are_an_error_and_other_domains_are_to
         "{events:?}"
     );
     scene.fake.add_certificate("another");
-    scene.fake.change_certificate("another", |it| {
-        it.is_managed = true;
-        it.labels
+    scene.fake.change_certificate("another", |certificate| {
+        certificate.is_managed = true;
+        certificate
+            .labels
             .insert(LEGACY_OWNER_LABEL.to_owned(), UID.to_owned());
     });
     scene.start().await;
@@ -292,9 +294,9 @@ async fn a_managed_certificate_that_somebody_else_uses_stays_and_holds_up_nothin
     scene.ensure().await;
     let secured = scene.balancer().services[0].clone();
     scene.fake.add_load_balancer("other");
-    scene
-        .fake
-        .change_load_balancer("other", |it| it.services.push(secured));
+    scene.fake.change_load_balancer("other", |load_balancer| {
+        load_balancer.services.push(secured)
+    });
     scene.try_delete().await.unwrap();
     assert_eq!(
         (
@@ -319,7 +321,10 @@ async fn certificates_are_for_https_only() {
     assert_eq!(scene.changes(), [CREATE]);
     let events = scene.events();
     assert!(
-        !events.is_empty() && events.iter().all(|it| it.contains("has no effect unless")),
+        !events.is_empty()
+            && events
+                .iter()
+                .all(|event| event.contains("has no effect unless")),
         "{events:?}"
     );
 }

@@ -97,12 +97,12 @@ async fn what_nobody_states_stays_as_it_is() {
     scene.nodes.clear();
     scene.ensure().await;
     scene
-        .meddle(|it| {
-            it.public_interface = false;
-            it.algorithm = "least_connections".to_owned();
-            it.ipv6.dns_ptr = Some("by.hand.example".to_owned());
-            it.services[0].proxyprotocol = true;
-            it.services[0].health_check.interval = 60;
+        .meddle(|load_balancer| {
+            load_balancer.public_interface = false;
+            load_balancer.algorithm = "least_connections".to_owned();
+            load_balancer.ipv6.dns_ptr = Some("by.hand.example".to_owned());
+            load_balancer.services[0].proxyprotocol = true;
+            load_balancer.services[0].health_check.interval = 60;
         })
         .await;
     scene.ensure().await;
@@ -167,7 +167,9 @@ async fn it_leaves_a_foreign_network_joins_its_own_and_keeps_its_targets() {
     scene.annotate("use-private-ip", "true");
     scene.ensure().await;
     let (targets, ip) = (scene.targets(), scene.balancer().private_net[0].ip);
-    scene.meddle(|it| it.private_net[0].network = foreign).await;
+    scene
+        .meddle(|load_balancer| load_balancer.private_net[0].network = foreign)
+        .await;
     scene.ensure().await;
     let (detach, attach, add) = (
         action("detach_from_network"),
@@ -259,7 +261,7 @@ async fn names_in_the_dns_and_sets_are_compared_by_what_they_mean() {
     scene.changes();
     for shown in ["lb.example.com", "LB.Example.Com", "lb.example.com."] {
         scene
-            .meddle(|it| it.ipv4.dns_ptr = Some(shown.to_owned()))
+            .meddle(|load_balancer| load_balancer.ipv4.dns_ptr = Some(shown.to_owned()))
             .await;
         scene.ensure().await;
         assert_eq!(scene.changes(), [""; 0], "{shown}");
@@ -281,10 +283,19 @@ async fn what_needs_another_type_or_interface_waits_for_it() {
         .fake
         .requests()
         .into_iter()
-        .map(|it| it.route)
+        .map(|request| request.route)
         .collect();
-    let at = |route: &str| requests.iter().position(|it| it == route).unwrap();
-    let waits = |from: usize, to: usize| requests[from..to].iter().any(|it| it == "GET /actions");
+    let at = |route: &str| {
+        requests
+            .iter()
+            .position(|request| request == route)
+            .unwrap()
+    };
+    let waits = |from: usize, to: usize| {
+        requests[from..to]
+            .iter()
+            .any(|request| request == "GET /actions")
+    };
     let (kind, add, public) = (
         at(&action("change_type")),
         at(&action("add_target")),

@@ -94,7 +94,9 @@ async fn a_subnet_is_chosen_when_it_is_attached_and_never_again() {
     let subnet = scene.fake.networks()[0]
         .subnets
         .first()
-        .map_or("10.0.0.0/24".to_owned(), |it| it.ip_range.to_string());
+        .map_or("10.0.0.0/24".to_owned(), |subnet| {
+            subnet.ip_range.to_string()
+        });
     scene.annotate("private-subnet-ip-range", &subnet);
     scene.ensure().await;
     assert_eq!(
@@ -203,7 +205,7 @@ async fn the_status_tells_the_addresses_that_are_asked_for() {
             ingress
                 .iter()
                 .zip(expected)
-                .all(|(it, begin)| it.starts_with(begin)),
+                .all(|(ingress, begin)| ingress.starts_with(begin)),
             "{annotations:?}: {ingress:?}"
         );
         assert_eq!(scene.try_get().await.unwrap(), Some(ingress));
@@ -357,8 +359,8 @@ async fn a_type_that_nobody_chose_is_told_when_it_is_made_and_not_at_each_restar
 async fn a_type_on_its_way_out_is_told_and_one_that_is_gone_is_an_error() {
     let mut scene = Scene::new();
     let deprecation = |after: &str| Some(("2026-01-01T00:00:00Z".to_owned(), after.to_owned()));
-    scene.fake.change_type("lb11", |it| {
-        it.deprecation = deprecation("2200-01-01T00:00:00Z")
+    scene.fake.change_type("lb11", |balancer_type| {
+        balancer_type.deprecation = deprecation("2200-01-01T00:00:00Z")
     });
     scene.ensure().await;
     let [event] = &scene.events()[..] else {
@@ -369,8 +371,8 @@ async fn a_type_on_its_way_out_is_told_and_one_that_is_gone_is_an_error() {
         "{event}"
     );
 
-    scene.fake.change_type("lb11", |it| {
-        it.deprecation = deprecation("2026-02-01T00:00:00Z")
+    scene.fake.change_type("lb11", |balancer_type| {
+        balancer_type.deprecation = deprecation("2026-02-01T00:00:00Z")
     });
     scene.start().await;
     scene.ensure().await;
@@ -399,7 +401,7 @@ async fn ports_that_are_not_tcp_are_left_out_and_told() {
     assert!(
         events
             .iter()
-            .all(|it| it.starts_with("web UnsupportedProtocolConfigured: ")),
+            .all(|event| event.starts_with("web UnsupportedProtocolConfigured: ")),
         "{events:?}"
     );
     assert!(
@@ -442,20 +444,20 @@ async fn an_annotation_that_nobody_reads_is_told_with_what_may_be_meant() {
     for key in of_http {
         let text = format!("health-check-http-{key} has no effect unless");
         assert!(
-            events.iter().any(|it| it.contains(&text)),
+            events.iter().any(|event| event.contains(&text)),
             "{key}: {events:?}"
         );
     }
     assert!(
         events
             .iter()
-            .any(|it| it.contains("use-privat-ip is not known")),
+            .any(|event| event.contains("use-privat-ip is not known")),
         "{events:?}"
     );
     assert!(
         events
             .iter()
-            .any(|it| it.contains("http-cookie-name has no effect unless")),
+            .any(|event| event.contains("http-cookie-name has no effect unless")),
         "{events:?}"
     );
     assert_eq!(scene.sent(CREATE)[0]["services"][0]["http"], Value::Null);

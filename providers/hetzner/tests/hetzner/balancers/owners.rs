@@ -8,8 +8,8 @@ async fn one_of_the_right_name_is_taken_over_and_signed() {
     let mut scene = Scene::new();
     scene.annotate("name", "edge");
     scene.fake.add_load_balancer("edge");
-    scene.fake.change_load_balancer("edge", |it| {
-        drop(it.labels.insert("team".into(), "blue".into()))
+    scene.fake.change_load_balancer("edge", |load_balancer| {
+        drop(load_balancer.labels.insert("team".into(), "blue".into()))
     });
     scene.start().await;
     scene.ensure().await;
@@ -37,9 +37,10 @@ async fn a_sign_that_is_missing_or_of_a_service_that_is_gone_is_replaced_and_oth
         let mut scene = Scene::new();
         scene.ensure().await;
         scene
-            .meddle(|it| {
-                it.labels = [("team".to_owned(), "blue".to_owned())].into();
-                it.labels
+            .meddle(|load_balancer| {
+                load_balancer.labels = [("team".to_owned(), "blue".to_owned())].into();
+                load_balancer
+                    .labels
                     .extend(stale.map(|uid| (LEGACY_OWNER_LABEL.to_owned(), uid.to_owned())));
             })
             .await;
@@ -89,10 +90,11 @@ async fn one_that_another_cluster_uses_is_refused_until_its_machines_are_gone() 
         use_private_ip: true,
     };
     scene.fake.add_load_balancer("edge");
-    scene.fake.change_load_balancer("edge", |it| {
-        it.labels
+    scene.fake.change_load_balancer("edge", |load_balancer| {
+        load_balancer
+            .labels
             .insert(LEGACY_OWNER_LABEL.into(), "of another cluster's".into());
-        it.targets.push(theirs);
+        load_balancer.targets.push(theirs);
     });
     scene.start().await;
     let err = scene.refused().await;
@@ -103,7 +105,7 @@ async fn one_that_another_cluster_uses_is_refused_until_its_machines_are_gone() 
     assert_eq!(scene.changes(), [""; 0]);
     scene
         .fake
-        .change_load_balancer("edge", |it| it.targets.clear());
+        .change_load_balancer("edge", |load_balancer| load_balancer.targets.clear());
     scene.start().await;
     scene.ensure().await;
     assert_eq!(scene.balancer().labels[LEGACY_OWNER_LABEL], UID);

@@ -60,8 +60,8 @@ async fn what_is_there_already_is_success_after_it_was_read() {
     scene.ensure().await;
     let id = scene.add_node("worker-3");
     // Another client added the target first, unknown to the provider.
-    scene.fake.change_load_balancer(NAME, |it| {
-        it.targets.push(Target::Server {
+    scene.fake.change_load_balancer(NAME, |load_balancer| {
+        load_balancer.targets.push(Target::Server {
             id,
             use_private_ip: false,
         })
@@ -78,7 +78,7 @@ async fn what_is_there_already_is_success_after_it_was_read() {
     ) = (81, 30081, 30081);
     scene
         .fake
-        .change_load_balancer(NAME, |it| it.services.push(other));
+        .change_load_balancer(NAME, |load_balancer| load_balancer.services.push(other));
     scene.ports(json!([{"port": 80, "nodePort": 30080}, {"port": 81, "nodePort": 30081}]));
     scene.ensure().await;
     assert_eq!(scene.balancer().services.len(), 2);

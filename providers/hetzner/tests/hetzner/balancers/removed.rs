@@ -16,7 +16,7 @@ async fn it_is_found_by_its_sign_and_deleted() {
         .fake
         .requests()
         .into_iter()
-        .map(|it| (it.route, it.query))
+        .map(|request| (request.route, request.query))
         .collect();
     assert_eq!(routes.len(), 2, "{routes:?}");
     assert!(routes[0].1.starts_with("label_selector="), "{routes:?}");
@@ -29,7 +29,9 @@ async fn one_that_is_protected_stays_and_is_told() {
         let mut scene = Scene::new();
         scene.ensure().await;
         if is_seen {
-            scene.meddle(|it| it.is_protected = true).await;
+            scene
+                .meddle(|load_balancer| load_balancer.is_protected = true)
+                .await;
         } else {
             scene
                 .fake

@@ -67,7 +67,7 @@ async fn a_selector_chooses_among_the_nodes() {
         }
         selector
             .into_iter()
-            .for_each(|it| scene.annotate("node-selector", it));
+            .for_each(|selector| scene.annotate("node-selector", selector));
         scene.ensure().await;
         let expected: Vec<_> = expected
             .iter()
@@ -116,13 +116,17 @@ async fn what_no_node_stands_behind_is_removed() {
     scene.ensure().await;
     let [one, two] = [scene.fake.add_server("x").id, scene.fake.add_server("y").id];
     scene
-        .meddle(|it| {
-            it.targets.extend([one, two].map(|id| Target::Server {
-                id,
-                use_private_ip: false,
-            }));
-            it.targets.push(Target::Ip("198.51.100.4".parse().unwrap()));
-            it.targets.push(Target::LabelSelector {
+        .meddle(|load_balancer| {
+            load_balancer
+                .targets
+                .extend([one, two].map(|id| Target::Server {
+                    id,
+                    use_private_ip: false,
+                }));
+            load_balancer
+                .targets
+                .push(Target::Ip("198.51.100.4".parse().unwrap()));
+            load_balancer.targets.push(Target::LabelSelector {
                 selector: "pool=blue".to_owned(),
                 use_private_ip: false,
             });
@@ -147,7 +151,9 @@ async fn what_no_node_stands_behind_is_removed() {
 #[tokio::test(start_paused = true)]
 async fn no_more_targets_than_the_type_takes_and_each_other_node_is_told() {
     let mut scene = Scene::new();
-    scene.fake.change_type("lb11", |it| it.max_targets = 3);
+    scene
+        .fake
+        .change_type("lb11", |balancer_type| balancer_type.max_targets = 3);
     scene.ensure().await;
     let first = scene.targets();
     scene.changes();
@@ -157,7 +163,7 @@ async fn no_more_targets_than_the_type_takes_and_each_other_node_is_told() {
     scene.try_update().await.unwrap();
     let targets = scene.targets();
     assert!(
-        targets.len() == 3 && first.iter().all(|it| targets.contains(it)),
+        targets.len() == 3 && first.iter().all(|text| targets.contains(text)),
         "{targets:?}"
     );
     assert_eq!(scene.changes(), [action("add_target")]);
@@ -166,7 +172,7 @@ async fn no_more_targets_than_the_type_takes_and_each_other_node_is_told() {
     assert!(
         events
             .iter()
-            .all(|it| it.starts_with("worker-") && it.contains(" MaxTargetsReached: ")),
+            .all(|event| event.starts_with("worker-") && event.contains(" MaxTargetsReached: ")),
         "{events:?}"
     );
     scene.try_update().await.unwrap();
@@ -181,7 +187,9 @@ async fn limit_that_the_api_sees_first_is_reported_on_the_node_and_is_no_error()
     scene.ensure().await;
     scene.changes();
     scene.add_node("worker-3");
-    scene.fake.change_type("lb11", |it| it.max_targets = 2);
+    scene
+        .fake
+        .change_type("lb11", |balancer_type| balancer_type.max_targets = 2);
     scene.try_update().await.unwrap();
     assert_eq!(scene.targets().len(), 2);
     let events = scene.events();
@@ -246,14 +254,14 @@ async fn targets_are_reached_in_the_network_where_that_is_asked_for() {
         scene.env("USE_PRIVATE_IP", if env { "true" } else { "" });
         annotation
             .into_iter()
-            .for_each(|it| scene.annotate("use-private-ip", it));
+            .for_each(|annotation| scene.annotate("use-private-ip", annotation));
         scene.ensure().await;
         assert!(
             scene
                 .balancer()
                 .targets
                 .iter()
-                .all(|it| it.is_private() == is_private),
+                .all(|target| target.is_private() == is_private),
             "{annotation:?} {env}"
         );
     }
@@ -491,7 +499,9 @@ async fn a_node_whose_server_is_gone_keeps_nobody_out() {
 async fn at_the_limit_too_each_target_changes_the_way_it_is_reached_one_by_one() {
     let mut scene = Scene::new();
     scene.network();
-    scene.fake.change_type("lb11", |it| it.max_targets = 2);
+    scene
+        .fake
+        .change_type("lb11", |balancer_type| balancer_type.max_targets = 2);
     scene.ensure().await;
     scene.changes();
     scene.annotate("use-private-ip", "true");
@@ -507,8 +517,8 @@ async fn a_target_that_was_there_already_slows_nobody_down() {
     let mut scene = Scene::new();
     scene.ensure().await;
     let ids = [scene.add_node("worker-3"), scene.add_node("worker-4")];
-    scene.fake.change_load_balancer(NAME, |it| {
-        it.targets.push(Target::Server {
+    scene.fake.change_load_balancer(NAME, |load_balancer| {
+        load_balancer.targets.push(Target::Server {
             id: ids[1],
             use_private_ip: false,
         })
@@ -537,7 +547,11 @@ async fn an_address_in_another_spelling_is_the_same_target() {
     scene.ensure().await;
     scene.robot(true, &[(321, Some("fd00:0:0::1"))]);
     scene
-        .meddle(|it| it.targets.push(Target::Ip("fd00::1".parse().unwrap())))
+        .meddle(|load_balancer| {
+            load_balancer
+                .targets
+                .push(Target::Ip("fd00::1".parse().unwrap()))
+        })
         .await;
     scene.changes();
     scene.ensure().await;

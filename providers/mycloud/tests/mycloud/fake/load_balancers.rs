@@ -27,10 +27,9 @@ impl Mycloud {
         request: &ApiRequest,
         id: &str,
     ) -> Result<&mut Value, Refused> {
-        let found = self
-            .load_balancers
-            .iter_mut()
-            .find(|it| it["id"] == id && it["account"] == *request.project);
+        let found = self.load_balancers.iter_mut().find(|load_balancer| {
+            load_balancer["id"] == id && load_balancer["account"] == *request.project
+        });
         found.ok_or_else(not_found)
     }
 
@@ -70,7 +69,7 @@ fn shown(request: &ApiRequest, it: &Value) -> Value {
         .collect();
     for part in ["listeners", "groups", "access_lists", "certificates"] {
         if !expand.contains(&part) {
-            shown.as_object_mut().map(|it| it.remove(part));
+            shown.as_object_mut().map(|object| object.remove(part));
         }
     }
     shown
@@ -79,10 +78,12 @@ fn shown(request: &ApiRequest, it: &Value) -> Value {
 pub(super) fn list(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
     let label = request
         .query("label")
-        .map(|it| it.split_once('=').unwrap_or((it, "")));
-    let is_selected = |it: &&Value| {
-        request.query("name").is_none_or(|name| it["name"] == name)
-            && label.is_none_or(|(key, value)| it["labels"][key] == value)
+        .map(|query| query.split_once('=').unwrap_or((query, "")));
+    let is_selected = |object: &&Value| {
+        request
+            .query("name")
+            .is_none_or(|name| object["name"] == name)
+            && label.is_none_or(|(key, value)| object["labels"][key] == value)
     };
     page(
         request,
@@ -90,7 +91,7 @@ pub(super) fn list(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
             .load_balancers
             .iter()
             .filter(is_selected)
-            .map(|it| shown(request, it)),
+            .map(|load_balancer| shown(request, load_balancer)),
     )
 }
 
@@ -101,8 +102,10 @@ pub(super) fn get(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
 
 pub(super) fn create(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
     let key = request.header("idempotency-key").unwrap_or_default();
-    let is_same = |it: &&Value| {
-        it["key"] == key && it["account"] == *request.project && it["status"] != "DELETING"
+    let is_same = |object: &&Value| {
+        object["key"] == key
+            && object["account"] == *request.project
+            && object["status"] != "DELETING"
     };
     if let Some(found) = cloud.load_balancers.iter().find(is_same).cloned() {
         return cloud.begin(
@@ -125,8 +128,8 @@ pub(super) fn create(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
     if request.body["bandwidth_mbps"].is_number() && request.body["network_type"] != "internet" {
         return Err(invalid("bandwidth_mbps: only for network_type internet"));
     }
-    let has_address = |it: &Value| {
-        it["vips"]
+    let has_address = |object: &Value| {
+        object["vips"]
             .as_array()
             .into_iter()
             .flatten()
@@ -152,14 +155,14 @@ pub(super) fn create(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
 }
 
 pub(super) fn update(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
-    cloud.change(request, request.id(), |it| {
+    cloud.change(request, request.id(), |cloud| {
         for (field, value) in request.body.as_object().into_iter().flatten() {
             if !CHANGEABLE.contains(&&**field) {
                 return Err(invalid(&format!("{field}: cannot be changed")));
             }
-            it[field] = value.clone();
+            cloud[field] = value.clone();
         }
-        Ok(json!({"id": it["id"]}))
+        Ok(json!({"id": cloud["id"]}))
     })
 }
 
@@ -174,7 +177,7 @@ pub(super) fn delete(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
     }
     let has_parts = found["listeners"]
         .as_array()
-        .is_some_and(|it| !it.is_empty());
+        .is_some_and(|listener| !listener.is_empty());
     if has_parts && request.query("cascade") != Some("true") {
         return Err(Refused::new(
             409,

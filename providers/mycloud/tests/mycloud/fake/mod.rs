@@ -73,7 +73,7 @@ impl Mycloud {
     pub(crate) fn has_instance(&self, account: &str, id: &Value) -> bool {
         self.instances
             .iter()
-            .any(|it| it["id"] == *id && it["account"] == account)
+            .any(|instance| instance["id"] == *id && instance["account"] == account)
     }
 
     /// Begins a task, and answers with it.
@@ -116,12 +116,17 @@ impl Mycloud {
         let is_quiet = !self
             .tasks
             .values()
-            .any(|it| it.load_balancer == name && !it.is_settled);
+            .any(|task| task.load_balancer == name && !task.is_settled);
         if kind == Kind::Deletion && !is_failed {
-            self.load_balancers.retain(|it| it["id"] != *name);
+            self.load_balancers
+                .retain(|load_balancer| load_balancer["id"] != *name);
         }
         let number = self.created;
-        let Some(found) = self.load_balancers.iter_mut().find(|it| it["id"] == *name) else {
+        let Some(found) = self
+            .load_balancers
+            .iter_mut()
+            .find(|load_balancer| load_balancer["id"] == *name)
+        else {
             return;
         };
         match kind {
@@ -148,15 +153,15 @@ pub(crate) fn not_found() -> Refused {
 fn page(request: &ApiRequest, items: impl Iterator<Item = Value>) -> Answer {
     let size = request
         .query("page_size")
-        .map_or(Some(50), |it| it.parse().ok())
-        .filter(|it| (1..=100).contains(it));
+        .map_or(Some(50), |query| query.parse().ok())
+        .filter(|number| (1..=100).contains(number));
     let size = size.ok_or_else(|| invalid("page_size is a number from 1 to 100"))?;
     let number = request
         .query("page_token")
-        .map_or(Some(1), |it| it.strip_prefix("page-")?.parse().ok());
+        .map_or(Some(1), |query| query.strip_prefix("page-")?.parse().ok());
     let number = number.ok_or_else(|| invalid("page_token is not one of ours"))?;
     let own: Vec<Value> = items
-        .filter(|it| it["account"] == *request.project)
+        .filter(|object| object["account"] == *request.project)
         .collect();
     let page = Page::numbered(own, number, size, &request.effects);
     let next = match page.next {
@@ -172,11 +177,13 @@ fn page(request: &ApiRequest, items: impl Iterator<Item = Value>) -> Answer {
 
 fn instances(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
     let is = |key: &str, value: &Value| request.query(key).is_none_or(|wanted| value == wanted);
-    let found = cloud.instances.iter().filter(|it| {
-        is("cluster_id", &it["labels"]["kubernetes.io/cluster-id"])
-            && is("hostname", &it["hostname"])
-            && is("name", &it["name"])
-            && is("private_ip", &it["nics"][0]["ipv4"])
+    let found = cloud.instances.iter().filter(|instance| {
+        is(
+            "cluster_id",
+            &instance["labels"]["kubernetes.io/cluster-id"],
+        ) && is("hostname", &instance["hostname"])
+            && is("name", &instance["name"])
+            && is("private_ip", &instance["nics"][0]["ipv4"])
     });
     page(request, found.cloned())
 }
@@ -185,9 +192,9 @@ fn instance(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
     let found = cloud
         .instances
         .iter()
-        .find(|it| it["id"] == request.id() && it["account"] == *request.project);
+        .find(|instance| instance["id"] == request.id() && instance["account"] == *request.project);
     found
-        .map(|it| Reply::new(200, it.clone()))
+        .map(|object| Reply::new(200, object.clone()))
         .ok_or_else(not_found)
 }
 

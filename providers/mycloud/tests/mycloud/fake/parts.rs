@@ -22,7 +22,7 @@ fn items<'a>(owner: &'a mut Value, parts: &str) -> &'a mut Vec<Value> {
 fn part<'a>(owner: &'a mut Value, parts: &str, id: &str) -> Result<&'a mut Value, Refused> {
     items(owner, parts)
         .iter_mut()
-        .find(|it| it["id"] == id)
+        .find(|object| object["id"] == id)
         .ok_or_else(not_found)
 }
 
@@ -40,13 +40,15 @@ fn create(
     let balancer = request.body["loadbalancer_id"]
         .as_str()
         .unwrap_or(request.id());
-    cloud.change(request, balancer, |it| {
+    cloud.change(request, balancer, |cloud| {
         let mut created = request.body.clone();
         // A key is never shown again.
-        created.as_object_mut().map(|it| it.remove("private_key"));
+        created
+            .as_object_mut()
+            .map(|object| object.remove("private_key"));
         created["id"] = format!("{prefix}-{number}").into();
-        check(it, &created)?;
-        items(it, parts).push(created.clone());
+        check(cloud, &created)?;
+        items(cloud, parts).push(created.clone());
         Ok(created)
     })
 }
@@ -57,9 +59,9 @@ fn update(
     parts: &str,
     check: fn(&Value, &Value) -> Result<(), Refused>,
 ) -> Answer {
-    cloud.change(request, request.id(), |it| {
-        let whole = it.clone();
-        let found = part(it, parts, request.nth_id(1))?;
+    cloud.change(request, request.id(), |cloud| {
+        let whole = cloud.clone();
+        let found = part(cloud, parts, request.nth_id(1))?;
         merge(found, &request.body);
         check(&whole, found)?;
         Ok(found.clone())
@@ -73,18 +75,19 @@ fn delete(
     id: &str,
     balancer: &str,
 ) -> Answer {
-    cloud.change(request, balancer, |it| {
-        part(it, parts, id)?;
-        let has = |it: &Value| {
-            it["certificate_ids"]
+    cloud.change(request, balancer, |cloud| {
+        part(cloud, parts, id)?;
+        let has = |object: &Value| {
+            object["certificate_ids"]
                 .as_array()
-                .is_some_and(|ids| ids.iter().any(|it| it == id))
+                .is_some_and(|ids| ids.iter().any(|other_id| other_id == id))
         };
-        let is_used = |it: &Value| it["group_id"] == id || it["acl"]["id"] == id || has(it);
-        if items(it, "listeners").iter().any(is_used) {
+        let is_used =
+            |object: &Value| object["group_id"] == id || object["acl"]["id"] == id || has(object);
+        if items(cloud, "listeners").iter().any(is_used) {
             return Err(in_use());
         }
-        items(it, parts).retain(|it| it["id"] != id);
+        items(cloud, parts).retain(|object| object["id"] != id);
         Ok(json!({"id": id}))
     })
 }
@@ -92,7 +95,7 @@ fn delete(
 fn check_listener(owner: &Value, it: &Value) -> Result<(), Refused> {
     let list = |parts: &str| owner[parts].as_array().cloned().unwrap_or_default();
     let protocol = it["protocol"].as_str().unwrap_or_default();
-    let is_udp = |it: &Value| it["protocol"] == "udp";
+    let is_udp = |object: &Value| object["protocol"] == "udp";
     let is_taken = |other: &Value| {
         other["id"] != it["id"] && other["port"] == it["port"] && is_udp(other) == is_udp(it)
     };
@@ -113,15 +116,24 @@ fn check_listener(owner: &Value, it: &Value) -> Result<(), Refused> {
     {
         return Err(invalid("certificate_ids: at least one"));
     }
-    let is_upload = |id: &Value| list("certificates").iter().any(|it| it["id"] == *id);
+    let is_upload = |id: &Value| {
+        list("certificates")
+            .iter()
+            .any(|certificate| certificate["id"] == *id)
+    };
     let mut ids = it["certificate_ids"].as_array().into_iter().flatten();
     if !ids.all(|id| id.as_str().is_some_and(|text| text.starts_with("crt-")) || is_upload(id)) {
         return Err(invalid("certificate_ids: there is no such certificate"));
     }
-    if it["max_qps"].as_u64().is_some_and(|it| it > 1_000_000) {
+    if it["max_qps"]
+        .as_u64()
+        .is_some_and(|max_qps| max_qps > 1_000_000)
+    {
         return Err(invalid("max_qps: at most 1000000"));
     }
-    if it["proxy_protocol"].as_str().is_some_and(|it| it != "off")
+    if it["proxy_protocol"]
+        .as_str()
+        .is_some_and(|proxy_protocol| proxy_protocol != "off")
         && !["tcp", "tls"].contains(&protocol)
     {
         return Err(invalid("proxy_protocol: only for tcp and tls"));
@@ -144,10 +156,10 @@ fn check_group(_: &Value, it: &Value) -> Result<(), Refused> {
 }
 
 fn check_access_list(_: &Value, it: &Value) -> Result<(), Refused> {
-    let is_range = |it: &Value| it.as_str().is_some_and(|it| it.contains('/'));
+    let is_range = |object: &Value| object.as_str().is_some_and(|text| text.contains('/'));
     match it["entries"]
         .as_array()
-        .is_some_and(|it| !it.is_empty() && it.len() <= 300 && it.iter().all(is_range))
+        .is_some_and(|entry| !entry.is_empty() && entry.len() <= 300 && entry.iter().all(is_range))
     {
         true => Ok(()),
         false => Err(invalid("entries: 1 to 300 ranges")),
@@ -201,26 +213,26 @@ pub(super) fn delete_certificate(cloud: &mut Mycloud, request: &ApiRequest) -> A
 
 /// Returns the load balancer that has this part.
 fn owner_of(cloud: &Mycloud, request: &ApiRequest, parts: &str) -> Result<String, Refused> {
-    let has = |it: &&Value| {
-        it[parts]
+    let has = |object: &&Value| {
+        object[parts]
             .as_array()
-            .is_some_and(|it| it.iter().any(|it| it["id"] == request.id()))
+            .is_some_and(|part| part.iter().any(|object| object["id"] == request.id()))
     };
     let found = cloud
         .load_balancers
         .iter()
-        .filter(|it| it["account"] == *request.project)
+        .filter(|load_balancer| load_balancer["account"] == *request.project)
         .find(has);
     found
-        .and_then(|it| it["id"].as_str())
+        .and_then(|object| object["id"].as_str())
         .map(str::to_owned)
         .ok_or_else(not_found)
 }
 
 pub(super) fn update_access_list(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
     let owner = owner_of(cloud, request, "access_lists")?;
-    cloud.change(request, &owner, |it| {
-        let found = part(it, "access_lists", request.id())?;
+    cloud.change(request, &owner, |cloud| {
+        let found = part(cloud, "access_lists", request.id())?;
         merge(found, &request.body);
         check_access_list(&Value::Null, found)?;
         Ok(found.clone())
@@ -244,8 +256,8 @@ fn members(
     if sent.is_empty() || sent.len() > 100 {
         return Err(invalid("members: 1 to 100"));
     }
-    cloud.change(request, request.id(), |it| {
-        let group = part(it, "groups", request.nth_id(1))?;
+    cloud.change(request, request.id(), |cloud| {
+        let group = part(cloud, "groups", request.nth_id(1))?;
         if group["members"].is_null() {
             group["members"] = json!([]);
         }
@@ -263,11 +275,11 @@ fn is_same(one: &Value, other: &Value) -> bool {
 
 pub(super) fn add_members(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
     let mut sent = request.body["members"].as_array().into_iter().flatten();
-    if !sent.all(|it| cloud.has_instance(&request.project, &it["instance_id"])) {
+    if !sent.all(|object| cloud.has_instance(&request.project, &object["instance_id"])) {
         return Err(invalid("instance_id: there is no such instance"));
     }
     members(cloud, request, |all, new| {
-        all.retain(|it| !is_same(it, new));
+        all.retain(|object| !is_same(object, new));
         all.push(new.clone());
     })
 }
@@ -275,13 +287,13 @@ pub(super) fn add_members(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
 pub(super) fn update_members(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
     members(cloud, request, |all, new| {
         all.iter_mut()
-            .filter(|it| is_same(it, new))
-            .for_each(|it| it["weight"] = new["weight"].clone());
+            .filter(|object| is_same(object, new))
+            .for_each(|object| object["weight"] = new["weight"].clone());
     })
 }
 
 pub(super) fn remove_members(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
     members(cloud, request, |all, gone| {
-        all.retain(|it| !is_same(it, gone))
+        all.retain(|object| !is_same(object, gone))
     })
 }

@@ -15,11 +15,11 @@ fn check_table(request: &ApiRequest) -> Result<(), Refused> {
 
 pub(super) fn list(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
     check_table(request)?;
-    let shown = |it: &Value| {
-        let mut shown = it.clone();
+    let shown = |object: &Value| {
+        let mut shown = object.clone();
         let is_there = cloud.has_instance(
-            it["account"].as_str().unwrap_or_default(),
-            &it["next_hop_id"],
+            object["account"].as_str().unwrap_or_default(),
+            &object["next_hop_id"],
         );
         shown["status"] = if is_there { "ACTIVE" } else { "BLACKHOLE" }.into();
         shown
@@ -32,7 +32,7 @@ pub(super) fn create(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
     if cloud
         .routes
         .iter()
-        .any(|it| it["destination"] == request.body["destination"])
+        .any(|route| route["destination"] == request.body["destination"])
     {
         return Err(Refused::new(
             409,
@@ -57,11 +57,11 @@ pub(super) fn delete(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
     let found = cloud
         .routes
         .iter()
-        .find(|it| it["id"] == request.nth_id(1))
+        .find(|route| route["id"] == request.nth_id(1))
         .cloned()
         .ok_or_else(not_found)?;
     if request.effects.error().is_none() {
-        cloud.routes.retain(|it| it["id"] != found["id"]);
+        cloud.routes.retain(|route| route["id"] != found["id"]);
     }
     cloud.begin(request, Kind::Change, "", &found)
 }

@@ -39,7 +39,7 @@ impl Fake {
 
     /// Sets the user's roles in the project. Without `member` or `admin`, it may only read.
     pub fn set_roles(&self, roles: &[&str]) {
-        self.model().identity.roles = roles.iter().map(|it| (*it).to_owned()).collect();
+        self.model().identity.roles = roles.iter().map(|role| (*role).to_owned()).collect();
     }
 }
 
@@ -73,7 +73,7 @@ impl Fake {
         }
         let kind = kinds
             .into_iter()
-            .find(|it| it.words().0 == kind)
+            .find(|other_kind| other_kind.words().0 == kind)
             .expect("a kind that has a quota");
         model.quotas.insert(kind, most);
     }

@@ -45,7 +45,7 @@ impl Fake {
         model.finish_work();
         model
             .all(Kind::Balancer)
-            .map(|it| whole(&model, it))
+            .map(|object| whole(&model, object))
             .collect()
     }
 
@@ -54,7 +54,7 @@ impl Fake {
     pub fn load_balancer(&self, name: &str) -> Option<Value> {
         self.load_balancers()
             .into_iter()
-            .find(|it| it["name"] == name || it["id"] == name)
+            .find(|load_balancer| load_balancer["name"] == name || load_balancer["id"] == name)
     }
 
     /// Changes a load balancer, by name or ID, as an operator does in the console: at once, and unchecked. Returns
@@ -96,8 +96,8 @@ impl Fake {
         let mut model = self.model();
         let id = model
             .all(Kind::Pool)
-            .find(|it| text(it, "name") == pool || text(it, "id") == pool);
-        let id = id.map(|it| text(it, "id").to_owned());
+            .find(|object| text(object, "name") == pool || text(object, "id") == pool);
+        let id = id.map(|id| text(id, "id").to_owned());
         id.and_then(|id| model.members.get_mut(&id))
             .map(change)
             .is_some()
@@ -107,7 +107,7 @@ impl Fake {
         let mut model = self.model();
         let found = model
             .all_mut(kind)
-            .find(|it| text(it, "name") == name || text(it, "id") == name);
+            .find(|object| text(object, "name") == name || text(object, "id") == name);
         found.map(change).is_some()
     }
 
@@ -129,7 +129,7 @@ impl Fake {
         let mut model = self.model();
         let found = model
             .all(Kind::Listener)
-            .find(|it| text(it, "name") == name || text(it, "id") == name)
+            .find(|object| text(object, "name") == name || text(object, "id") == name)
             .cloned();
         let Some(listener) = found else { return false };
         model.drop_part(Kind::Listener, text(&listener, "id"));
@@ -142,8 +142,8 @@ impl Fake {
         let mut model = self.model();
         let found = model
             .all(Kind::Pool)
-            .find(|it| text(it, "name") == name || text(it, "id") == name);
-        let id = found.map(|it| text(it, "id").to_owned());
+            .find(|object| text(object, "name") == name || text(object, "id") == name);
+        let id = found.map(|object| text(object, "id").to_owned());
         id.map(|id| model.drop_part(Kind::Pool, &id)).is_some()
     }
 
@@ -152,14 +152,14 @@ impl Fake {
         let mut model = self.model();
         let found = model
             .all(Kind::Balancer)
-            .find(|it| text(it, "name") == name || text(it, "id") == name);
-        let id = found.map(|it| text(it, "id").to_owned());
+            .find(|object| text(object, "name") == name || text(object, "id") == name);
+        let id = found.map(|object| text(object, "id").to_owned());
         id.map(|id| model.drop_balancer(&id)).is_some()
     }
 
     /// Sets the provisioning status of a load balancer, by name or id: `ERROR`, or `PENDING_UPDATE` for ever.
     pub fn set_provisioning_status(&self, name: &str, status: &str) -> bool {
-        self.change_load_balancer(name, |it| set_state(it, status))
+        self.change_load_balancer(name, |load_balancer| set_state(load_balancer, status))
     }
 
     /// Stops Octavia's worker, so that every `PENDING_…` state stays; or continues it.
@@ -202,7 +202,7 @@ impl Fake {
                 .expect("a port of that id");
             let fixed = crate::model::list(&port, "fixed_ips")
                 .first()
-                .map(|it| it["ip_address"].clone());
+                .map(|fixed_ips| fixed_ips["ip_address"].clone());
             set(&mut floating, "port_id", text(&port, "id"));
             set(&mut floating, "fixed_ip_address", fixed.unwrap_or_default());
             set(&mut floating, "status", "ACTIVE");
@@ -260,7 +260,7 @@ impl Fake {
         let rules = |group: &Object| {
             let rules = model
                 .all(Kind::Rule)
-                .filter(|it| text(it, "security_group_id") == text(group, "id"));
+                .filter(|object| text(object, "security_group_id") == text(group, "id"));
             rules.cloned().map(Value::Object).collect::<Vec<_>>()
         };
         let shown = |group: &Object| {
@@ -273,7 +273,7 @@ impl Fake {
 
     /// Gives an object of Neutron (network, subnet, port, router) tags.
     pub fn set_tags(&self, id: &str, tags: &[&str]) -> bool {
-        let tags: Vec<Value> = tags.iter().map(|it| (*it).into()).collect();
+        let tags: Vec<Value> = tags.iter().map(|tag| (*tag).into()).collect();
         let mut model = self.model();
         let kinds = [
             Kind::Network,
@@ -288,7 +288,7 @@ impl Fake {
             .find(|kind| model.get(*kind, id).is_some());
         let found = kind.and_then(|kind| model.get_mut(kind, id));
         found
-            .map(|it| set(it, "tags", sorted_tags(&tags)))
+            .map(|object| set(object, "tags", sorted_tags(&tags)))
             .is_some()
     }
 

@@ -64,7 +64,7 @@ impl Client {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let body = body.map_or_else(Body::empty, |it| it.to_string().into());
+        let body = body.map_or_else(Body::empty, |body| body.to_string().into());
         exchange(&self.service, request.body(body).unwrap()).await.1
     }
 

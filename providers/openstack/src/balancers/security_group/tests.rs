@@ -11,7 +11,10 @@ fn texts(rules: &[Rule]) -> Vec<String> {
 
 fn wanted(spec: Value, subnets: &[&str], keeps_senders: bool) -> Vec<Rule> {
     let service = service(json!({}), spec);
-    let subnets: Vec<IpNet> = subnets.iter().map(|it| it.parse().unwrap()).collect();
+    let subnets: Vec<IpNet> = subnets
+        .iter()
+        .map(|subnet| subnet.parse().unwrap())
+        .collect();
     rules(
         &ServiceSpec::of(&service, &config()).spec.unwrap(),
         &service,

@@ -229,7 +229,7 @@ fn a_member_has_an_address_of_the_wanted_family_and_rather_an_internal_one() {
     let node = |addresses: &[(&str, &str)]| -> Node {
         let addresses: Vec<_> = addresses
             .iter()
-            .map(|(kind, it)| json!({"type": kind, "address": it}))
+            .map(|(kind, address)| json!({"type": kind, "address": address}))
             .collect();
         serde_json::from_value(
             json!({"metadata": {"name": "n"}, "status": {"addresses": addresses}}),
@@ -252,11 +252,11 @@ fn a_member_has_an_address_of_the_wanted_family_and_rather_an_internal_one() {
     ];
     let [any, v4, v6] = families.map(with_spec);
     assert_eq!(
-        [&any, &v4, &v6].map(|it| it.member_address(&both)),
+        [&any, &v4, &v6].map(|spec| spec.member_address(&both)),
         [Some("fd00::4"), Some("10.0.0.4"), Some("fd00::4")]
     );
     assert_eq!(
-        [&any, &v4, &v6].map(|it| it.member_address(&outside)),
+        [&any, &v4, &v6].map(|spec| spec.member_address(&outside)),
         [Some("203.0.113.7"), Some("203.0.113.7"), None]
     );
     assert_eq!(
@@ -279,7 +279,7 @@ fn with_class() -> Balancers {
 #[test]
 fn members_are_in_the_annotated_subnet_or_the_classs_or_the_configured_one() {
     let member_subnet =
-        |given: &[(&str, &str)]| asked_with(given, &with_class()).map(|it| it.member_subnet);
+        |given: &[(&str, &str)]| asked_with(given, &with_class()).map(|spec| spec.member_subnet);
     assert_eq!(
         member_subnet(&[("member-subnet-id", "mine"), ("class", "gold")]).unwrap(),
         some("mine")
@@ -307,7 +307,7 @@ fn members_are_in_the_annotated_subnet_or_the_classs_or_the_configured_one() {
 
 #[test]
 fn the_vip_is_where_the_annotation_says_or_the_class_which_comes_first_for_external_ones() {
-    let vip = |given: &[(&str, &str)]| asked_with(given, &with_class()).map(|it| it.vip);
+    let vip = |given: &[(&str, &str)]| asked_with(given, &with_class()).map(|spec| spec.vip);
     let at = |subnet: &str, network: &str| VipPlacement {
         subnet: some(subnet),
         network: some(network),

@@ -224,7 +224,7 @@ fn with_a_second_vip_both_families_are_let_in_and_without_one_the_first() {
     assert!(
         operations
             .iter()
-            .all(|it| !format!("{it:?}").contains("additional_vips")),
+            .all(|operation| !format!("{operation:?}").contains("additional_vips")),
         "not later: {operations:?}"
     );
 }
@@ -237,7 +237,7 @@ fn a_listener_that_must_speak_otherwise_is_removed_before_it_is_made_anew() {
     );
     let names: Vec<_> = plan(&http, &plain)
         .iter()
-        .map(|it| format!("{it:?}"))
+        .map(|operation| format!("{operation:?}"))
         .collect();
     let at = |text: &str| {
         names

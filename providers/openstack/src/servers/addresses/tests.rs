@@ -221,7 +221,7 @@ fn addresses_of_both_families_are_compared_as_numbers() {
     .map(|ip| NodeAddress::new(AddressType::InternalIP, ip));
     sort(&mut list, &order);
     assert_eq!(
-        list.map(|it| it.address.into_string()),
+        list.map(|address| address.address.into_string()),
         [
             "2001:db8::3",
             "2001:db8::20",

@@ -33,7 +33,7 @@ fn pools(scene: &Scene) -> usize {
 fn ports(balancer: &Value) -> Vec<u64> {
     let listeners = balancer["listeners"].as_array().unwrap().iter();
     let mut ports: Vec<_> = listeners
-        .map(|it| it["protocol_port"].as_u64().unwrap())
+        .map(|listeners| listeners["protocol_port"].as_u64().unwrap())
         .collect();
     ports.sort_unstable();
     ports
@@ -43,7 +43,7 @@ fn nothing_is_left(scene: &Scene) -> bool {
     let groups = scene.fake.security_groups();
     scene.fake.load_balancers().is_empty()
         && scene.fake.floating_ips().is_empty()
-        && groups.iter().all(|it| it["name"] == "default")
+        && groups.iter().all(|group| group["name"] == "default")
 }
 
 /// A pool is created before its listener: after a crash in between the pool is collected, and there is never more than
@@ -246,15 +246,15 @@ async fn one_that_failed_stays_where_somebody_unknown_has_a_part_in_it() {
         }),
         ("another cluster's Service", |scene| {
             let mark = format!("ccm-rs:another:{}:{OTHER}", uid("other"));
-            scene.fake.change_load_balancer(NAME, |it| {
-                let tags = it["tags"].as_array_mut().unwrap();
+            scene.fake.change_load_balancer(NAME, |load_balancer| {
+                let tags = load_balancer["tags"].as_array_mut().unwrap();
                 tags.retain(|tag| !tag.as_str().unwrap().ends_with(OTHER) || tag == OTHER);
                 tags.push(mark.into());
             });
         }),
         ("a Service without a mark", |scene| {
-            scene.fake.change_load_balancer(NAME, |it| {
-                let tags = it["tags"].as_array_mut().unwrap();
+            scene.fake.change_load_balancer(NAME, |load_balancer| {
+                let tags = load_balancer["tags"].as_array_mut().unwrap();
                 tags.retain(|tag| !tag.as_str().unwrap().ends_with(OTHER) || tag == OTHER);
             });
         }),
@@ -413,7 +413,7 @@ async fn play(
             .as_array()
             .unwrap()
             .iter()
-            .map(|it| it[key].as_array().map_or(0, Vec::len))
+            .map(|pool| pool[key].as_array().map_or(0, Vec::len))
             .collect()
     };
     assert_eq!(of_pools("members"), [3, 3], "{text}");
@@ -460,8 +460,8 @@ async fn the_address_of_another_project_is_not_taken() {
         ..Options::default()
     });
     let id = scene.fake.add_floating_ip(&scene.public, "theirs", None);
-    scene.fake.change_floating_ip(&id, |it| {
-        drop(it.insert("project_id".to_owned(), json!("another")))
+    scene.fake.change_floating_ip(&id, |floating_ip| {
+        drop(floating_ip.insert("project_id".to_owned(), json!("another")))
     });
     let address = scene.fake.floating_ips()[0]["floating_ip_address"]
         .as_str()
@@ -477,7 +477,7 @@ async fn the_address_of_another_project_is_not_taken() {
         .fake
         .floating_ips()
         .into_iter()
-        .find(|it| it["id"] == *id)
+        .find(|floating_ip| floating_ip["id"] == *id)
         .unwrap();
     assert!(theirs["port_id"].is_null());
 }
@@ -490,9 +490,9 @@ async fn who_is_left_alone_on_a_shared_one_has_all_the_rights() {
         .as_str()
         .unwrap()
         .to_owned();
-    scene
-        .fake
-        .change_floating_ip(&id, |it| drop(it.insert("port_id".to_owned(), Value::Null)));
+    scene.fake.change_floating_ip(&id, |floating_ip| {
+        drop(floating_ip.insert("port_id".to_owned(), Value::Null))
+    });
     scene.start().await;
     scene.ensure("other").await;
     let leads_there = |scene: &Scene| {
@@ -501,7 +501,7 @@ async fn who_is_left_alone_on_a_shared_one_has_all_the_rights() {
             .fake
             .floating_ips()
             .iter()
-            .any(|it| it["port_id"] == port)
+            .any(|floating_ip| floating_ip["port_id"] == port)
     };
     assert!(leads_there(&scene));
     scene.annotate("other", INTERNAL, "true");

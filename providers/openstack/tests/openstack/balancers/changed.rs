@@ -36,7 +36,7 @@ async fn a_joined_node_is_one_request_for_each_pool() {
             .as_array()
             .unwrap()
             .iter()
-            .all(|it| it["name"] != *gone.name)
+            .all(|member| member["name"] != *gone.name)
     );
 }
 
@@ -57,7 +57,12 @@ async fn a_port_that_goes_and_one_whose_node_port_changes() {
     let balancer = scene.balancer();
     assert_eq!(balancer["listeners"].as_array().unwrap().len(), 1);
     let members = balancer["pools"][0]["members"].as_array().unwrap();
-    assert!(members.len() == 2 && members.iter().all(|it| it["protocol_port"] == 31443));
+    assert!(
+        members.len() == 2
+            && members
+                .iter()
+                .all(|member| member["protocol_port"] == 31443)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -83,7 +88,7 @@ async fn a_new_port_has_its_pool_first_with_monitor_and_members() {
         .as_array()
         .unwrap()
         .iter()
-        .find(|it| it["protocol_port"] == 443)
+        .find(|listener| listener["protocol_port"] == 443)
         .unwrap()
         .clone();
     assert_eq!(new["name"], format!("listener_1_{NAME}"));
@@ -91,7 +96,7 @@ async fn a_new_port_has_its_pool_first_with_monitor_and_members() {
         .as_array()
         .unwrap()
         .iter()
-        .find(|it| it["id"] == new["default_pool_id"])
+        .find(|pool| pool["id"] == new["default_pool_id"])
         .unwrap();
     assert_eq!(
         (pool["members"].as_array().unwrap().len(), &pool["name"]),
@@ -157,7 +162,7 @@ async fn a_monitor_comes_changes_becomes_another_and_goes() {
             .as_array()
             .unwrap()
             .iter()
-            .all(|it| it["monitor_port"] == 32000),
+            .all(|member| member["monitor_port"] == 32000),
         "{pool:#}"
     );
     let spec = scene.service("web").spec.get_or_insert_default();
@@ -238,7 +243,7 @@ async fn all_members_go_and_come_back() {
             .as_array()
             .unwrap()
             .iter()
-            .all(|it| it["protocol_port"] == 30080),
+            .all(|member| member["protocol_port"] == 30080),
         "{members}"
     );
     assert_eq!(members.as_array().unwrap().len(), 2);
@@ -311,7 +316,7 @@ async fn members_in_several_subnets_stay_where_they_are() {
             .as_array()
             .unwrap()
             .iter()
-            .all(|it| it.get("subnet_id").is_none()),
+            .all(|member| member.get("subnet_id").is_none()),
         "{body:#}"
     );
     assert_eq!(scene.changes(), [MEMBERS]);

@@ -12,7 +12,7 @@ fn sorted(value: &Value) -> Vec<String> {
         .as_array()
         .unwrap()
         .iter()
-        .map(|it| it.as_str().unwrap().to_owned())
+        .map(|object| object.as_str().unwrap().to_owned())
         .collect();
     all.sort();
     all
@@ -50,7 +50,7 @@ async fn a_load_balancer_is_made_with_one_request_and_then_nothing_changes() {
         .as_array()
         .unwrap()
         .iter()
-        .find(|it| it["protocol"] == "UDP")
+        .find(|listener| listener["protocol"] == "UDP")
         .unwrap();
     assert_eq!(udp["name"], format!("listener_1_{NAME}"));
     assert_eq!(sorted(&udp["tags"]), [NAME]);
@@ -109,15 +109,18 @@ async fn a_managed_security_group_is_made_before_it_and_put_on_the_ports_of_memb
         .fake
         .security_groups()
         .into_iter()
-        .find(|it| it["name"] != "default")
+        .find(|security_group| security_group["name"] != "default")
         .unwrap();
     let changes = scene.changes();
     assert_eq!(
-        changes.iter().position(|it| it == CREATE),
-        changes.iter().rposition(|it| it == CREATE)
+        changes.iter().position(|change| change == CREATE),
+        changes.iter().rposition(|change| change == CREATE)
     );
     assert_eq!(
-        changes.iter().filter(|it| *it == "PUT /ports/{id}").count(),
+        changes
+            .iter()
+            .filter(|change| *change == "PUT /ports/{id}")
+            .count(),
         2
     );
     for name in ["worker-1", "worker-2"] {

@@ -45,7 +45,7 @@ fn legacy_owner_tags(balancer: &Value) -> Vec<&str> {
         .as_array()
         .unwrap()
         .iter()
-        .map(|it| it.as_str().unwrap());
+        .map(|tag| tag.as_str().unwrap());
     tags.filter(|tag| tag.starts_with("kube_service_"))
         .collect()
 }
@@ -55,7 +55,7 @@ fn ports(balancer: &Value) -> Vec<u64> {
         .as_array()
         .unwrap()
         .iter()
-        .map(|it| it["protocol_port"].as_u64().unwrap())
+        .map(|listener| listener["protocol_port"].as_u64().unwrap())
         .collect();
     ports.sort_unstable();
     ports
@@ -66,7 +66,12 @@ fn groups(scene: &Scene) -> usize {
         .fake
         .security_groups()
         .iter()
-        .filter(|it| it["name"].as_str().unwrap().starts_with("lb-sg-"))
+        .filter(|security_group| {
+            security_group["name"]
+                .as_str()
+                .unwrap()
+                .starts_with("lb-sg-")
+        })
         .count()
 }
 
@@ -96,21 +101,22 @@ async fn it_moves_there_and_what_it_had_goes() {
         );
         let first = changes
             .iter()
-            .position(|it| it.starts_with("DELETE"))
+            .position(|change| change.starts_with("DELETE"))
             .unwrap();
         assert!(
             changes[..first].contains(&"POST /lbaas/listeners".to_owned()),
             "{changes:?}"
         );
         assert!(
-            !changes.iter().any(|it| it.contains("security")),
+            !changes.iter().any(|change| change.contains("security")),
             "{changes:?}"
         );
         let events = scene.events();
         assert!(
             events
                 .iter()
-                .any(|it| it.starts_with("web LoadBalancerMoved") && it.contains(&addresses[0])),
+                .any(|event| event.starts_with("web LoadBalancerMoved")
+                    && event.contains(&addresses[0])),
             "{events:?}"
         );
         for _ in 0..2 {
@@ -152,12 +158,13 @@ async fn it_moves_back() {
             .fake
             .load_balancers()
             .into_iter()
-            .filter(|it| it["id"] != *id)
+            .filter(|load_balancer| load_balancer["id"] != *id)
             .collect();
         assert!(
             others
                 .iter()
-                .all(|it| !legacy_owner_tags(it).contains(&NAME) && !ports(it).contains(&80)),
+                .all(|object| !legacy_owner_tags(object).contains(&NAME)
+                    && !ports(object).contains(&80)),
             "{others:#?}"
         );
     }
@@ -213,7 +220,7 @@ async fn a_floating_ip_that_is_kept_outlives_the_move() {
         .fake
         .floating_ips()
         .into_iter()
-        .filter(|it| it["port_id"].is_null())
+        .filter(|floating_ip| floating_ip["port_id"].is_null())
         .collect();
     assert_eq!(
         (kept.len(), &kept[0]["floating_ip_address"]),
@@ -231,12 +238,12 @@ fn take_port(scene: &mut Scene) {
 fn lose_floating_ip(scene: &mut Scene) {
     let port = scene.fake.load_balancer(OTHER).unwrap()["vip_port_id"].clone();
     let all = scene.fake.floating_ips();
-    let id = all.iter().find(|it| it["port_id"] == port).unwrap()["id"]
+    let id = all.iter().find(|object| object["port_id"] == port).unwrap()["id"]
         .as_str()
         .unwrap();
-    scene
-        .fake
-        .change_floating_ip(id, |it| drop(it.insert("port_id".to_owned(), Value::Null)));
+    scene.fake.change_floating_ip(id, |floating_ip| {
+        drop(floating_ip.insert("port_id".to_owned(), Value::Null))
+    });
 }
 
 #[tokio::test(start_paused = true)]
@@ -328,7 +335,7 @@ async fn one_that_is_not_there_or_not_ours_to_see_is_told_and_changes_nothing() 
         assert!(
             events
                 .iter()
-                .any(|it| it.contains("QuestionableAnnotation")),
+                .any(|event| event.contains("QuestionableAnnotation")),
             "{events:?}"
         );
     }
@@ -340,9 +347,9 @@ async fn one_of_the_go_program_moves_too_and_what_that_left_behind_is_left() {
     for is_shown in [false, true] {
         let mut scene = two(&[]).await;
         let (own, there) = (id(&scene, NAME), id(&scene, OTHER));
-        scene
-            .fake
-            .change_load_balancer(&own, |it| drop(it.insert("tags".to_owned(), json!([NAME]))));
+        scene.fake.change_load_balancer(&own, |load_balancer| {
+            drop(load_balancer.insert("tags".to_owned(), json!([NAME])))
+        });
         scene.annotate("web", "load-balancer-id", &there);
         if !is_shown {
             scene.service("web").status = None;
@@ -418,9 +425,9 @@ async fn one_of_the_go_program_that_is_shown_by_a_name_alone_is_given_back_too()
     for is_hindered in [false, true] {
         let mut scene = two(&[]).await;
         let (own, there) = (id(&scene, NAME), id(&scene, OTHER));
-        scene
-            .fake
-            .change_load_balancer(&own, |it| drop(it.insert("tags".to_owned(), json!([NAME]))));
+        scene.fake.change_load_balancer(&own, |load_balancer| {
+            drop(load_balancer.insert("tags".to_owned(), json!([NAME])))
+        });
         scene.annotate("web", "hostname", "web.example");
         scene.ensure("web").await;
         scene.annotate("web", "load-balancer-id", &there);

@@ -35,10 +35,10 @@ fn add(scene: &mut Scene, name: &str, server: &str, addresses: &[(&str, &str)]) 
 fn members(scene: &Scene) -> Vec<String> {
     let balancer = scene.balancer();
     let members = balancer["pools"][0]["members"].as_array().unwrap();
-    let text = |it: &Value, key: &str| it[key].as_str().unwrap().to_owned();
+    let text = |object: &Value, key: &str| object[key].as_str().unwrap().to_owned();
     let mut all: Vec<_> = members
         .iter()
-        .map(|it| format!("{} {}", text(it, "name"), text(it, "address")))
+        .map(|member| format!("{} {}", text(member, "name"), text(member, "address")))
         .collect();
     all.sort();
     all
@@ -48,7 +48,7 @@ fn nothing_is_left(scene: &Scene) -> bool {
     let groups = scene.fake.security_groups();
     scene.fake.load_balancers().is_empty()
         && scene.fake.floating_ips().is_empty()
-        && groups.iter().all(|it| it["name"] == "default")
+        && groups.iter().all(|group| group["name"] == "default")
 }
 
 async fn nothing_changes_after_a_restart(scene: &mut Scene) {
@@ -173,7 +173,7 @@ async fn a_load_balancer_becomes_internal_and_back_as_often_as_somebody_likes() 
                 .fake
                 .floating_ips()
                 .iter()
-                .filter(|it| !it["port_id"].is_null())
+                .filter(|floating_ip| !floating_ip["port_id"].is_null())
                 .count()
         };
         assert_eq!(leading(&scene), 1, "{outside:?} {again:?}");

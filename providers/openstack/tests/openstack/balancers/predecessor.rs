@@ -141,7 +141,7 @@ async fn all_names_follow_the_cluster_when_that_is_called_otherwise() {
         scene
             .events()
             .iter()
-            .any(|it| it.contains("LoadBalancerRename"))
+            .any(|event| event.contains("LoadBalancerRename"))
     );
     scene.start().await;
     scene.changes();
@@ -159,8 +159,8 @@ async fn a_pool_that_was_left_without_listener_is_renamed_too_and_goes() {
     let listener =
         json!({"name": "by hand", "protocol": "TCP", "protocol_port": 9000, "default_pool": pool});
     scene.fake.add_listener(&id, &listener);
-    scene.fake.change_listener("by hand", |it| {
-        drop(it.insert("default_pool_id".into(), json!(null)))
+    scene.fake.change_listener("by hand", |listener| {
+        drop(listener.insert("default_pool_id".into(), json!(null)))
     });
     scene.fake.remove_listener("by hand");
     is_known_as(&mut scene, &id);

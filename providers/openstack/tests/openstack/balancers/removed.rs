@@ -44,7 +44,7 @@ async fn load_balancer_whose_deletion_is_refused_keeps_its_floating_ip_and_its_s
                 .fake
                 .security_groups()
                 .iter()
-                .all(|it| it["name"] == "default")
+                .all(|security_group| security_group["name"] == "default")
         );
         assert!(scene.fake.load_balancers().is_empty() && scene.fake.floating_ips().is_empty());
     }
@@ -65,7 +65,7 @@ async fn floating_ip_and_security_group_are_deleted_later_if_neutron_fails_after
                 .fake
                 .security_groups()
                 .iter()
-                .all(|it| it["name"] == "default"),
+                .all(|security_group| security_group["name"] == "default"),
             "{route}"
         );
         assert!(
@@ -102,7 +102,7 @@ async fn its_security_group_goes_too_also_when_such_are_not_managed_any_more() {
             .fake
             .security_groups()
             .iter()
-            .all(|it| it["name"] == "default")
+            .all(|security_group| security_group["name"] == "default")
     );
     scene.conf("manage-security-groups = true");
     scene.ensure("web").await;
@@ -113,7 +113,7 @@ async fn its_security_group_goes_too_also_when_such_are_not_managed_any_more() {
             .fake
             .security_groups()
             .iter()
-            .all(|it| it["name"] == "default")
+            .all(|security_group| security_group["name"] == "default")
     );
     assert!(scene.fake.load_balancers().is_empty() && scene.fake.floating_ips().is_empty());
 }
@@ -131,7 +131,7 @@ async fn what_outlives_a_load_balancer_that_somebody_deleted_goes_with_the_servi
             .fake
             .security_groups()
             .iter()
-            .all(|it| it["name"] == "default")
+            .all(|security_group| security_group["name"] == "default")
     );
     assert!(
         scene.fake.floating_ips().is_empty(),

@@ -334,7 +334,7 @@ impl Scene {
         let ingress = status.ingress.unwrap_or_default();
         Ok(ingress
             .into_iter()
-            .map(|it| it.ip.or(it.hostname).unwrap())
+            .map(|ingress| ingress.ip.or(ingress.hostname).unwrap())
             .collect())
     }
 
@@ -393,11 +393,12 @@ impl Scene {
             callbacks: &(),
         };
         let status = self.balancers().await.get(request).await.unwrap();
-        status.map(|it| {
-            it.ingress
+        status.map(|status| {
+            status
+                .ingress
                 .unwrap_or_default()
                 .into_iter()
-                .filter_map(|it| it.ip)
+                .filter_map(|ingress| ingress.ip)
                 .collect()
         })
     }

@@ -27,7 +27,7 @@ fn tags(object: &Value) -> Vec<&str> {
         .as_array()
         .unwrap()
         .iter()
-        .map(|it| it.as_str().unwrap())
+        .map(|tag| tag.as_str().unwrap())
         .collect();
     tags.retain(|tag| !tag.starts_with("ccm-rs:"));
     tags.sort_unstable();
@@ -51,7 +51,7 @@ async fn a_second_service_shares_the_load_balancer_of_the_first_and_leaves_it() 
     let of = |port: u16| {
         listeners
             .iter()
-            .find(|it| it["protocol_port"] == port)
+            .find(|listener| listener["protocol_port"] == port)
             .unwrap()
     };
     assert_eq!((tags(of(80)), tags(of(443))), (vec![NAME], vec![OTHER]));
@@ -239,7 +239,7 @@ async fn each_has_a_security_group_of_its_own_that_goes_with_it() {
         let groups = |scene: &Scene| {
             let all = scene.fake.security_groups();
             all.iter()
-                .filter(|it| it["name"].as_str().unwrap().starts_with("lb-sg-"))
+                .filter(|object| object["name"].as_str().unwrap().starts_with("lb-sg-"))
                 .count()
         };
         assert_eq!(groups(&scene), 2);

@@ -122,7 +122,7 @@ async fn an_octavia_that_says_when_to_come_back_is_not_asked_before_and_nothing_
     );
     let sent = scene.fake.requests();
     assert!(
-        sent.iter().all(|it| !it.route.contains("lbaas")),
+        sent.iter().all(|request| !request.route.contains("lbaas")),
         "{sent:?}"
     );
     tokio::time::sleep(Duration::from_secs(40)).await;
@@ -217,7 +217,7 @@ async fn a_method_that_the_provider_does_not_know_is_told_and_no_reason_to_serve
         scene
             .events()
             .iter()
-            .any(|it| it.contains("LoadBalancerLbMethodUnknown"))
+            .any(|event| event.contains("LoadBalancerLbMethodUnknown"))
     );
 }
 

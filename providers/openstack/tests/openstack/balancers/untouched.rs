@@ -91,8 +91,8 @@ async fn a_pool_without_listeners_is_ours_only_if_it_has_all_of_our_name() {
         let pool = json!({"name": name, "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN"});
         let listener = json!({"name": "by hand", "protocol": "TCP", "protocol_port": 9000, "default_pool": pool});
         scene.fake.add_listener(&id, &listener);
-        scene.fake.change_listener("by hand", |it| {
-            drop(it.insert("default_pool_id".into(), json!(null)))
+        scene.fake.change_listener("by hand", |listener| {
+            drop(listener.insert("default_pool_id".into(), json!(null)))
         });
         scene.fake.remove_listener("by hand");
         scene.start().await;
@@ -103,7 +103,7 @@ async fn a_pool_without_listeners_is_ours_only_if_it_has_all_of_our_name() {
                 .as_array()
                 .unwrap()
                 .iter()
-                .any(|it| it["name"] == name),
+                .any(|pool| pool["name"] == name),
             stays,
             "{pools:#}"
         );

@@ -422,7 +422,7 @@ fn every_key_of_the_reference_is_declared() {
         .iter()
         .copied()
         .flatten()
-        .map(|it| it.row().key.to_owned())
+        .map(|setting| setting.row().key.to_owned())
         .collect();
     keys.sort_unstable();
     declared.sort_unstable();
@@ -451,7 +451,12 @@ fn all_mistakes_are_told_at_once() {
 
 #[test]
 fn whatever_a_key_is_set_to_it_is_read_or_its_own_line_is_named() {
-    for row in SECTIONS.iter().copied().flatten().map(|it| it.row()) {
+    for row in SECTIONS
+        .iter()
+        .copied()
+        .flatten()
+        .map(|setting| setting.row())
+    {
         let (section, key) = row.key.split_once("] ").unwrap();
         let texts = [
             "",
@@ -470,7 +475,9 @@ fn whatever_a_key_is_set_to_it_is_read_or_its_own_line_is_named() {
             // Below a credential that is enough, if that is what the key leaves.
             let file = format!("{ENOUGH}{section}]\n{key} {text}\n");
             if let Err(told) = read(&file) {
-                let named = told.split("; ").any(|it| it.starts_with("cloud.conf:7: "));
+                let named = told
+                    .split("; ")
+                    .any(|part| part.starts_with("cloud.conf:7: "));
                 let is_of_another = told.contains(" is missing: ") || told.contains("clouds.yaml");
                 assert!(named || is_of_another, "{section}] {key} {text}: {told}");
                 assert!(!told.contains("s3cret"), "{told}");

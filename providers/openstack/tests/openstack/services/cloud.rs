@@ -175,12 +175,13 @@ impl Inner {
         // Keystone's clock differs from ours.
         let now = Timestamp::UNIX_EPOCH + Duration::from_secs(77) + self.began.elapsed();
         let endpoint = |region: &str, interface: &str, path: &str| json!({"interface": interface, "region": region, "region_id": region, "url": format!("http://cloud/{interface}/{path}")});
-        let of_region =
-            |region: &str, path: &str| ["internal", "public"].map(|it| endpoint(region, it, path));
+        let of_region = |region: &str, path: &str| {
+            ["internal", "public"].map(|public| endpoint(region, public, path))
+        };
         let endpoints = |path: &str| {
             self.regions
                 .iter()
-                .flat_map(|it| of_region(it, path))
+                .flat_map(|region| of_region(region, path))
                 .collect::<Vec<_>>()
         };
         let service = |kind: &str, path: &str| json!({"type": kind, "endpoints": endpoints(path)});

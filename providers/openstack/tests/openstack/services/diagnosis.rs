@@ -74,10 +74,12 @@ async fn a_cloud_that_is_in_order_is_told_in_all_its_parts() {
     let findings = findings("/", 200, json!({}), MORE).await;
     let told: Vec<_> = findings
         .iter()
-        .map(|it| format!("{}: {}", it.check, it.text))
+        .map(|finding| format!("{}: {}", finding.check, finding.text))
         .collect();
     assert!(
-        findings.iter().all(|it| it.severity == Severity::Ok),
+        findings
+            .iter()
+            .all(|finding| finding.severity == Severity::Ok),
         "{findings:?}"
     );
     let expected = [
@@ -218,7 +220,7 @@ async fn each_thing_that_is_wrong_is_told_with_what_to_do() {
         let findings = findings(path, status, answer, more).await;
         let wrong: Vec<_> = findings
             .iter()
-            .filter(|it| it.severity != Severity::Ok)
+            .filter(|finding| finding.severity != Severity::Ok)
             .collect();
         assert_eq!(wrong.len(), 1, "{path}: {wrong:?}");
         let told = format!("{}: {}", wrong[0].check, wrong[0].text);
@@ -279,10 +281,12 @@ async fn of_several_regions_one_has_to_be_configured() {
 }
 
 fn wrong(findings: &[Finding]) -> Vec<String> {
-    let wrong = findings.iter().filter(|it| it.severity != Severity::Ok);
-    let wrong = wrong.inspect(|it| assert!(it.remedy.is_some(), "{it:?}"));
+    let wrong = findings
+        .iter()
+        .filter(|finding| finding.severity != Severity::Ok);
+    let wrong = wrong.inspect(|finding| assert!(finding.remedy.is_some(), "{finding:?}"));
     wrong
-        .map(|it| format!("{}: {}", it.check, it.text))
+        .map(|finding| format!("{}: {}", finding.check, finding.text))
         .collect()
 }
 
@@ -299,7 +303,7 @@ async fn what_is_doubtful_in_the_configuration_is_told_first() {
     assert_eq!(
         findings
             .iter()
-            .filter(|it| it.severity != Severity::Ok)
+            .filter(|finding| finding.severity != Severity::Ok)
             .count(),
         1,
         "{findings:?}"

@@ -84,8 +84,8 @@ async fn each_services_refusals_are_understood_and_their_message_is_kept() {
     let nova = |word: &str, said: &str| json!({word: {"code": 1, "message": said}}).to_string();
     let table: [(u16, String, Check, &str); 19] = [
         (404, octavia("Load Balancer 17 not found."), Error::is_not_found, "Load Balancer 17 not found."),
-        (409, octavia(immutable), |it| it.is_conflict() && is_immutable(it), immutable),
-        (409, octavia("port in use"), |it| it.is_conflict() && !is_immutable(it), "port in use"),
+        (409, octavia(immutable), |error| error.is_conflict() && is_immutable(error), immutable),
+        (409, octavia("port in use"), |error| error.is_conflict() && !is_immutable(error), "port in use"),
         (400, octavia("Invalid input"), Error::is_invalid, "Invalid input"),
         (403, octavia("Quota has been met for resources: Load Balancer"), Error::is_quota, "Quota has been met"),
         (404, neutron("PortNotFound", "Port 9 could not be found."), Error::is_not_found, "Port 9 could not be found."),
@@ -103,19 +103,19 @@ async fn each_services_refusals_are_understood_and_their_message_is_kept() {
             Error::is_not_found,
             "no secret",
         ),
-        (404, "<html>proxy</html>".to_owned(), |it| !it.is_not_found(), "proxy"),
+        (404, "<html>proxy</html>".to_owned(), |error| !error.is_not_found(), "proxy"),
         (
             404,
             neutron("HTTPNotFound", "The resource could not be found."),
-            |it| !it.is_not_found(),
+            |error| !error.is_not_found(),
             "could not be found",
         ),
-        (404, octavia(""), |it| !it.is_not_found(), "is the endpoint right?"),
+        (404, octavia(""), |error| !error.is_not_found(), "is the endpoint right?"),
         (
             404,
             json!({"code": "404 Not Found", "title": "Not Found", "message": "There is nothing.<br /><br />\n\n"})
                 .to_string(),
-            |it| !it.is_not_found(),
+            |error| !error.is_not_found(),
             "404: There is nothing.",
         ),
     ];
@@ -143,7 +143,7 @@ async fn nova_is_asked_for_flavor_names_until_it_says_that_it_has_none() {
         assert!(path.starts_with("/public/compute"), "{path}");
         let wants = headers
             .get("openstack-api-version")
-            .is_some_and(|it| it == "compute 2.47");
+            .is_some_and(|header| header == "compute 2.47");
         counted.fetch_add(usize::from(wants), Ordering::SeqCst);
         wants.then(|| StatusCode::NOT_ACCEPTABLE.into_response())
     });

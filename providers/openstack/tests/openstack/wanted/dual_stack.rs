@@ -55,7 +55,7 @@ fn cidrs(scene: &Scene) -> Value {
 /// Returns the events about address families, without their prefix.
 fn told(scene: &Scene) -> Vec<String> {
     let mut events = scene.events();
-    events.retain(|it| it.contains(SKIPPED));
+    events.retain(|event| event.contains(SKIPPED));
     events
 }
 
@@ -83,7 +83,7 @@ async fn a_service_of_both_families_is_reached_by_a_floating_ip_and_a_second_vip
             .as_array()
             .unwrap()
             .iter()
-            .all(|it| it["address"].as_str().unwrap().starts_with("10.6."))
+            .all(|member| member["address"].as_str().unwrap().starts_with("10.6."))
     );
     assert_eq!(told(&scene), [] as [&str; 0]);
     scene.changes();
@@ -221,7 +221,7 @@ async fn where_there_cannot_be_a_second_vip_the_first_family_is_served_and_who_n
             );
             assert!(
                 told.iter()
-                    .all(|it| it.contains(why) && it.contains("reachable by IPv6")),
+                    .all(|text| text.contains(why) && text.contains("reachable by IPv6")),
                 "{told:?}"
             );
         }

@@ -25,7 +25,7 @@ fn only(scene: &Scene) -> Value {
 
 fn address(scene: &Scene, id: &str) -> String {
     let all = scene.fake.floating_ips();
-    all.iter().find(|it| it["id"] == id).unwrap()["floating_ip_address"]
+    all.iter().find(|object| object["id"] == id).unwrap()["floating_ip_address"]
         .as_str()
         .unwrap()
         .to_owned()
@@ -89,7 +89,7 @@ async fn without_an_external_network_a_load_balancer_is_internal_and_keeps_what_
         "LoadBalancerForcedInternal",
     ] {
         assert_eq!(
-            events.iter().filter(|it| it.contains(reason)).count(),
+            events.iter().filter(|event| event.contains(reason)).count(),
             1,
             "{events:?}"
         );
@@ -183,8 +183,8 @@ async fn who_becomes_internal_loses_its_floating_ip_unless_it_is_kept_or_not_our
         let shown = scene.ensure("web").await;
         let id = only(&scene)["id"].as_str().unwrap().to_owned();
         if !ours {
-            scene.fake.change_floating_ip(&id, |it| {
-                drop(it.insert("description".into(), json!("mine")))
+            scene.fake.change_floating_ip(&id, |floating_ip| {
+                drop(floating_ip.insert("description".into(), json!("mine")))
             });
         }
         if keep {
@@ -197,7 +197,7 @@ async fn who_becomes_internal_loses_its_floating_ip_unless_it_is_kept_or_not_our
             .fake
             .floating_ips()
             .iter()
-            .map(|it| it["port_id"].clone())
+            .map(|floating_ip| floating_ip["port_id"].clone())
             .collect();
         assert_eq!(
             left,
@@ -314,7 +314,7 @@ async fn subnets_that_fit_are_tried_in_turn() {
         .fake
         .bodies(POST)
         .iter()
-        .map(|it| it["floatingip"]["subnet_id"].clone())
+        .map(|body| body["floatingip"]["subnet_id"].clone())
         .collect();
     assert_eq!(asked.last(), Some(&json!(free)));
 
@@ -371,7 +371,11 @@ async fn negated_tags_exclude_subnets_with_any_or_with_all_of_them() {
         let tried = scene.fake.bodies(POST);
         let tried: std::collections::BTreeSet<_> = tried
             .iter()
-            .filter_map(|it| names.get(it["floatingip"]["subnet_id"].as_str()?).copied())
+            .filter_map(|object| {
+                names
+                    .get(object["floatingip"]["subnet_id"].as_str()?)
+                    .copied()
+            })
             .collect();
         assert_eq!(
             tried.into_iter().collect::<Vec<_>>(),
@@ -438,7 +442,7 @@ async fn an_ipv6_load_balancer_is_published_by_its_vip() {
     assert!(
         events
             .iter()
-            .any(|it| it.contains("LoadBalancerFloatingIPSkipped")),
+            .any(|event| event.contains("LoadBalancerFloatingIPSkipped")),
         "{events:?}"
     );
     let listener = &scene.fake.load_balancer(NAME).unwrap()["listeners"][0];

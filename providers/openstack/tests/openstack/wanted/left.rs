@@ -26,7 +26,7 @@ async fn floating_ip_and_security_group_go_with_the_service_though_its_load_bala
     assert!(
         !groups
             .iter()
-            .any(|it| it["name"].as_str().unwrap().starts_with("lb-sg-")),
+            .any(|group| group["name"].as_str().unwrap().starts_with("lb-sg-")),
         "{groups:#?}"
     );
 }
@@ -46,7 +46,7 @@ async fn a_floating_ip_that_is_kept_or_was_never_shown_is_nobodys_to_delete() {
     scene.delete("web").await;
     let left = scene.fake.floating_ips();
     assert_eq!(left.len(), 2, "{left:#?}");
-    assert!(left.iter().any(|it| it["id"] == json!(other)));
+    assert!(left.iter().any(|object| object["id"] == json!(other)));
 }
 
 #[tokio::test(start_paused = true)]

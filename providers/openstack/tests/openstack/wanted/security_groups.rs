@@ -20,7 +20,7 @@ fn group(scene: &Scene) -> Option<Value> {
         .fake
         .security_groups()
         .into_iter()
-        .find(|it| it["name"] == json!(name()))
+        .find(|security_group| security_group["name"] == json!(name()))
 }
 
 /// Returns the rules as `protocol port from`, in order.
@@ -54,7 +54,7 @@ fn groups_of(scene: &Scene, server: &str) -> Vec<String> {
         .as_array()
         .unwrap()
         .iter()
-        .map(|it| it.as_str().unwrap().to_owned())
+        .map(|security_group| security_group.as_str().unwrap().to_owned())
         .collect()
 }
 
@@ -108,7 +108,7 @@ async fn a_node_that_comes_is_reached_and_one_that_goes_is_closed() {
     assert_eq!(
         changes
             .iter()
-            .filter(|it| it.starts_with("PUT /ports"))
+            .filter(|change| change.starts_with("PUT /ports"))
             .count(),
         1,
         "{changes:?}"
@@ -136,7 +136,7 @@ async fn new_rules_are_made_before_old_ones_go() {
     let changes: Vec<_> = scene
         .changes()
         .into_iter()
-        .filter(|it| it.contains("security-group-rules"))
+        .filter(|change| change.contains("security-group-rules"))
         .collect();
     assert_eq!(
         changes,
@@ -204,7 +204,7 @@ async fn what_somebody_else_changes_in_the_same_moment_is_not_lost() {
         .fake
         .requests()
         .into_iter()
-        .filter(|it| it.route == "PUT /ports/{id}")
+        .filter(|request| request.route == "PUT /ports/{id}")
         .count();
     assert_eq!(sent, 4, "two of them again");
 }
@@ -260,7 +260,7 @@ async fn with_ovn_source_ranges_are_enforced_at_the_nodes() {
         !scene
             .events()
             .iter()
-            .any(|it| it.contains("LoadBalancerSourceRangesIgnored"))
+            .any(|event| event.contains("LoadBalancerSourceRangesIgnored"))
     );
 }
 
@@ -269,9 +269,9 @@ async fn the_group_of_another_clusters_service_of_the_same_name_is_not_taken_for
     let mut scene = managed();
     scene.ensure("web").await;
     // The tags are those that the Go cloud-controller-manager leaves.
-    scene
-        .fake
-        .change_load_balancer(NAME, |it| drop(it.insert("tags".to_owned(), json!([NAME]))));
+    scene.fake.change_load_balancer(NAME, |load_balancer| {
+        drop(load_balancer.insert("tags".to_owned(), json!([NAME])))
+    });
     scene
         .fake
         .add_security_group("lb-sg-00000000-2d1f-4b52-9d0c-000000000001-default-web");
@@ -285,13 +285,12 @@ async fn the_group_of_another_clusters_service_of_the_same_name_is_not_taken_for
     }
     scene.delete("web").await;
     assert!(group(&scene).is_none());
-    assert!(
-        scene
-            .fake
-            .security_groups()
-            .iter()
-            .any(|it| it["name"].as_str().unwrap().starts_with("lb-sg-0000"))
-    );
+    assert!(scene.fake.security_groups().iter().any(|security_group| {
+        security_group["name"]
+            .as_str()
+            .unwrap()
+            .starts_with("lb-sg-0000")
+    }));
 }
 
 // https://github.com/kubernetes/cloud-provider-openstack/issues/2699

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::balancers::scene::{Scene, uid};
 
 fn count(events: &[String], reason: &str) -> usize {
-    events.iter().filter(|it| it.contains(reason)).count()
+    events.iter().filter(|event| event.contains(reason)).count()
 }
 
 fn ranges(scene: &mut Scene, range: &str) {
@@ -241,7 +241,7 @@ async fn only_tcp_ports_of_a_service_get_the_proxy_protocol() {
             .as_array()
             .unwrap()
             .iter()
-            .map(|it| it["protocol"].clone())
+            .map(|pool| pool["protocol"].clone())
             .collect();
         protocols.sort_by_key(Value::to_string);
         assert_eq!(protocols, [json!("PROXYV2"), json!("UDP")]);
@@ -250,7 +250,7 @@ async fn only_tcp_ports_of_a_service_get_the_proxy_protocol() {
         assert!(
             events
                 .iter()
-                .any(|it| it.contains("QuestionableAnnotation") && it.contains(told)),
+                .any(|event| event.contains("QuestionableAnnotation") && event.contains(told)),
             "{events:?}"
         );
     }
@@ -349,7 +349,7 @@ async fn settings_of_the_creation_that_change_later_are_told() {
     assert!(
         events
             .iter()
-            .any(|it| it.contains(&format!("has {address:?}"))),
+            .any(|event| event.contains(&format!("has {address:?}"))),
         "{events:?}"
     );
     scene.ensure("web").await;

@@ -136,7 +136,7 @@ pub(super) const OWN: [Row; 19] = [
             let options = &config.options;
             [options.lifecycle.guard, options.service.vanished]
                 .iter()
-                .all(|it| it.unwrap().delay == secs(10))
+                .all(|options| options.unwrap().delay == secs(10))
         }),
     ),
     row(
@@ -148,7 +148,7 @@ pub(super) const OWN: [Row; 19] = [
             let options = &config.options;
             [options.lifecycle.guard, options.service.vanished]
                 .iter()
-                .all(|it| it.unwrap().share == 0.25)
+                .all(|options| options.unwrap().share == 0.25)
         }),
     ),
     row(
