@@ -145,9 +145,9 @@ impl World {
 }
 
 /// Returns the states that an explanation names, and proves that the output shows them.
-fn states(it: &Explanation) -> Vec<State> {
-    let (text, json) = (text(it), json(it));
-    for cause in &it.causes {
+fn states(explanation: &Explanation) -> Vec<State> {
+    let (text, json) = (text(explanation), json(explanation));
+    for cause in &explanation.causes {
         assert!(text.contains(cause.state.name()), "{text}");
         assert!(
             json["causes"]
@@ -157,21 +157,21 @@ fn states(it: &Explanation) -> Vec<State> {
                 .any(|other_cause| other_cause["state"] == cause.state.name())
         );
     }
-    it.causes.iter().map(|cause| cause.state).collect()
+    explanation.causes.iter().map(|cause| cause.state).collect()
 }
 
 #[track_caller]
-fn names(it: &Explanation, state: State, part: &str) {
+fn names(explanation: &Explanation, state: State, part: &str) {
     assert!(
-        states(it).contains(&state),
+        states(explanation).contains(&state),
         "{state:?} is not named in\n{}",
-        text(it)
+        text(explanation)
     );
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        words(&text(it)).contains(part),
+        words(&text(explanation)).contains(part),
         "{part:?} is missing in\n{}",
-        text(it)
+        text(explanation)
     );
 }
 
@@ -263,13 +263,13 @@ fn a_service_that_waits_is_explained_in_the_words_of_the_cloud() {
     world.cloud.set_options(options);
     world.service("web");
     world.run(60);
-    let it = world.of_service("web");
+    let explanation = world.of_service("web");
     names(
-        &it,
+        &explanation,
         State::QuotaExceeded,
         "Delete unused resources or have the quota raised in the cloud",
     );
-    let shown = it
+    let shown = explanation
         .causes
         .iter()
         .find(|cause| cause.state == State::QuotaExceeded)
@@ -279,21 +279,23 @@ fn a_service_that_waits_is_explained_in_the_words_of_the_cloud() {
         "{shown:?}"
     );
     assert!(
-        it.last_errors
+        explanation
+            .last_errors
             .iter()
             .any(|error| error.text.contains("its limit")),
         "{:?}",
-        it.last_errors
+        explanation.last_errors
     );
     assert!(
-        it.plan
+        explanation
+            .plan
             .steps
             .iter()
             .any(|step| step.step.what.starts_with("load balancer")),
         "{:?}",
-        it.plan
+        explanation.plan
     );
-    assert_eq!(it.outcome(), Outcome::Changes);
+    assert_eq!(explanation.outcome(), Outcome::Changes);
 }
 
 #[test]
@@ -303,10 +305,10 @@ fn a_service_that_asks_for_the_impossible_is_told_which_annotation() {
     let bad = json!({"metadata": {"annotations": {"simulated.ccm-rs/tier": "gold"}}});
     world.live(async |harness, _| _ = harness.user.patch_service("web", &bad).await);
     world.run(30);
-    let it = world.of_service("web");
-    names(&it, State::Invalid, "simulated.ccm-rs/tier");
+    let explanation = world.of_service("web");
+    names(&explanation, State::Invalid, "simulated.ccm-rs/tier");
     assert_eq!(
-        it.outcome(),
+        explanation.outcome(),
         Outcome::Incomplete,
         "the plan cannot be made either"
     );
@@ -321,19 +323,20 @@ fn a_cloud_that_fails_is_named_and_the_rest_is_explained() {
     world.run_while(60, async |harness, _| {
         _ = harness.user.set_ports("web", &[80, 443, 8080]).await
     });
-    let it = world.of_service("web");
+    let entry = world.of_service("web");
     names(
-        &it,
+        &entry,
         State::EnsureFailed,
         "the time of the next retry, which only the leading manager knows",
     );
     assert!(
-        it.plan
+        entry
+            .plan
             .steps
             .iter()
             .any(|step| step.step.what.contains("8080")),
         "{:?}",
-        it.plan
+        entry.plan
     );
 
     for route in [
@@ -344,16 +347,16 @@ fn a_cloud_that_fails_is_named_and_the_rest_is_explained() {
     ] {
         world.cloud.inject(Fault::status(500).on(route));
     }
-    let it = world.of_service("web");
-    names(&it, State::CloudUnreachable, "Addresses:");
-    assert_eq!(it.outcome(), Outcome::Incomplete);
-    let it = world.of_node("worker-1");
+    let object = world.of_service("web");
+    names(&object, State::CloudUnreachable, "Addresses:");
+    assert_eq!(object.outcome(), Outcome::Incomplete);
+    let explanation = world.of_node("worker-1");
     names(
-        &it,
+        &explanation,
         State::CloudUnreachable,
         "cannot list the cloud's routes",
     );
-    names(&it, State::RoutesUnknown, "Provider ID:");
+    names(&explanation, State::RoutesUnknown, "Provider ID:");
 }
 
 #[test]
@@ -363,9 +366,9 @@ fn a_service_without_nodes_says_which_are_excluded() {
     world.live(async |harness, _| _ = harness.user.patch_node("worker-1", &exclude).await);
     world.service("web");
     world.run(60);
-    let it = world.of_service("web");
+    let explanation = world.of_service("web");
     names(
-        &it,
+        &explanation,
         State::NoNodes,
         "the only Node, worker-1, is excluded: a label excludes it",
     );
@@ -390,16 +393,20 @@ fn a_service_of_another_class_and_one_of_another_type_are_told_apart() {
         }
     });
     world.run(30);
-    let it = world.of_service("other");
-    names(&it, State::OtherClass, "example.com/other");
+    let entry = world.of_service("other");
+    names(&entry, State::OtherClass, "example.com/other");
     assert!(
-        it.claims[0].contains("example.com/other"),
+        entry.claims[0].contains("example.com/other"),
         "{:?}",
-        it.claims
+        entry.claims
     );
-    let it = world.of_service("plain");
-    names(&it, State::NotALoadBalancer, "spec.type is ClusterIP");
-    assert_eq!(it.outcome(), Outcome::Nothing);
+    let explanation = world.of_service("plain");
+    names(
+        &explanation,
+        State::NotALoadBalancer,
+        "spec.type is ClusterIP",
+    );
+    assert_eq!(explanation.outcome(), Outcome::Nothing);
 }
 
 #[test]
@@ -426,14 +433,14 @@ fn a_load_balancer_of_another_cluster_stands_in_the_way() {
     };
     world.cloud.add_load_balancer(spec);
     world.run(60);
-    let it = world.of_service("web");
+    let explanation = world.of_service("web");
     names(
-        &it,
+        &explanation,
         State::ForeignOwner,
         "carries the owner tags of another cluster, \"another\"",
     );
-    names(&it, State::Invalid, "another owner's");
-    assert_eq!(it.claims.len(), 1, "{:?}", it.claims);
+    names(&explanation, State::Invalid, "another owner's");
+    assert_eq!(explanation.claims.len(), 1, "{:?}", explanation.claims);
 }
 
 #[test]
@@ -444,24 +451,25 @@ fn a_deletion_that_waits_says_who_has_to_act() {
     world.run_while(60, async |harness, _| {
         _ = harness.user.delete_service("web").await
     });
-    let it = world.of_service("web");
+    let explanation = world.of_service("web");
     names(
-        &it,
+        &explanation,
         State::DeletionBlocked,
         "ccm-rs/abandon-load-balancer=true",
     );
     names(
-        &it,
+        &explanation,
         State::FinalizerHeld,
         "service.kubernetes.io/load-balancer-cleanup",
     );
     assert!(
-        it.plan
+        explanation
+            .plan
             .steps
             .iter()
             .any(|step| step.step.what.contains("finalizer")),
         "{:?}",
-        it.plan
+        explanation.plan
     );
 }
 
@@ -469,40 +477,40 @@ fn a_deletion_that_waits_says_who_has_to_act() {
 fn a_service_that_the_api_forgot_is_explained_from_its_events() {
     let mut world = World::settled(1);
     world.run_while(20, async |harness, _| harness.api.lose_storage("services"));
-    let it = world.of_service("web");
+    let explanation = world.of_service("web");
     names(
-        &it,
+        &explanation,
         State::ServiceVanished,
         "There is no Service default/web in the API.",
     );
-    assert_eq!(it.outcome(), Outcome::Incomplete);
+    assert_eq!(explanation.outcome(), Outcome::Incomplete);
 }
 
 #[test]
 fn a_node_that_waits_for_its_initialisation_says_why() {
     let mut world = World::with_nodes(1);
-    let it = world.of_node("worker-1");
+    let entry = world.of_node("worker-1");
     names(
-        &it,
+        &entry,
         State::Uninitialized,
         "taint node.cloudprovider.kubernetes.io/uninitialized",
     );
     names(
-        &it,
+        &entry,
         State::RouteWaits,
         "kubernetes create provider id: simulated://",
     );
 
     world.register(7);
     world.run(60);
-    let it = world.of_node("worker-7");
+    let object = world.of_node("worker-7");
     names(
-        &it,
+        &object,
         State::NoSuchMachine,
         "the cloud has no instance named \"worker-7\"",
     );
     names(
-        &it,
+        &object,
         State::InitializationFailed,
         "set the kubelet's --provider-id",
     );
@@ -520,13 +528,13 @@ fn a_node_that_waits_for_its_initialisation_says_why() {
             .await
     });
     world.run(60);
-    let it = world.of_node("twin");
+    let explanation = world.of_node("twin");
     names(
-        &it,
+        &explanation,
         State::AmbiguousIdentity,
         "several machines are named \"twin\"",
     );
-    assert_eq!(it.outcome(), Outcome::Incomplete);
+    assert_eq!(explanation.outcome(), Outcome::Incomplete);
 }
 
 #[test]
@@ -537,9 +545,9 @@ fn a_machine_that_was_replaced_under_its_name_is_a_mismatch() {
         name: "worker-1".into(),
         ..NewMachine::default()
     });
-    let it = world.of_node("worker-1");
+    let explanation = world.of_node("worker-1");
     names(
-        &it,
+        &explanation,
         State::ProviderIdMismatch,
         &format!("has provider ID simulated://{}", new.id),
     );
@@ -587,15 +595,19 @@ fn a_node_that_is_kept_says_what_holds_its_deletion() {
 
     let mut world = World::settled(3);
     world.cloud.terminate("worker-1");
-    let it = world.of_node("worker-1");
+    let object = world.of_node("worker-1");
     names(
-        &it,
+        &object,
         State::MachineMissing,
         "the kubelet reports the Node as ready",
     );
     world.set_ready("worker-1", false);
-    let it = world.of_node("worker-1");
-    names(&it, State::DeletionAhead, "kubernetes delete the Node");
+    let explanation = world.of_node("worker-1");
+    names(
+        &explanation,
+        State::DeletionAhead,
+        "kubernetes delete the Node",
+    );
 }
 
 #[test]
@@ -606,13 +618,17 @@ fn a_node_that_is_shut_down_or_not_ready_says_so_with_the_time() {
         world.set_ready(name, false);
     }
     world.run(30);
-    let it = world.of_node("worker-1");
+    let explanation = world.of_node("worker-1");
     names(
-        &it,
+        &explanation,
         State::ShutDown,
         "node.cloudprovider.kubernetes.io/shutdown:NoSchedule",
     );
-    assert!(it.causes[0].since.is_some(), "{:?}", it.causes);
+    assert!(
+        explanation.causes[0].since.is_some(),
+        "{:?}",
+        explanation.causes
+    );
     names(
         &world.of_node("worker-2"),
         State::NotReady,
@@ -624,9 +640,13 @@ fn a_node_that_is_shut_down_or_not_ready_says_so_with_the_time() {
 fn a_node_of_another_cloud_is_left_alone() {
     let mut world = World::settled(2);
     world.identify("worker-1", "other://7");
-    let it = world.of_node("worker-1");
-    names(&it, State::OtherProvider, "cloud provider \"other\"");
-    assert_eq!(it.outcome(), Outcome::Nothing);
+    let explanation = world.of_node("worker-1");
+    names(
+        &explanation,
+        State::OtherProvider,
+        "cloud provider \"other\"",
+    );
+    assert_eq!(explanation.outcome(), Outcome::Nothing);
 }
 
 #[test]
@@ -634,9 +654,13 @@ fn nodes_that_all_have_the_provider_id_of_another_cloud_are_no_targets() {
     let mut world = World::settled(2);
     world.identify("worker-1", "k3s://worker-1");
     world.identify("worker-2", "k3s://worker-2");
-    let it = world.of_node("worker-1");
-    names(&it, State::AllNodesForeign, "--disable-cloud-controller");
-    assert_eq!(it.outcome(), Outcome::Changes, "a person must act");
+    let explanation = world.of_node("worker-1");
+    names(
+        &explanation,
+        State::AllNodesForeign,
+        "--disable-cloud-controller",
+    );
+    assert_eq!(explanation.outcome(), Outcome::Changes, "a person must act");
     names(
         &world.of_service("web"),
         State::NoNodes,
@@ -670,13 +694,13 @@ fn load_balancer_that_somebody_deleted_is_missed() {
     let mut world = World::settled(2);
     let balancer = world.cloud.load_balancers()[0].id.clone();
     assert!(world.cloud.remove_load_balancer(&balancer));
-    let it = world.of_service("web");
+    let explanation = world.of_service("web");
     names(
-        &it,
+        &explanation,
         State::LoadBalancerMissing,
         "does not exist in the cloud",
     );
-    assert_eq!(it.outcome(), Outcome::Changes);
+    assert_eq!(explanation.outcome(), Outcome::Changes);
 }
 
 #[test]
@@ -684,16 +708,17 @@ fn a_route_that_cannot_be_created_is_named_on_its_node() {
     let mut world = World::with_nodes(1);
     world.cloud.inject(Fault::status(422).on("POST /v1/routes"));
     world.run(60);
-    let it = world.of_node("worker-1");
-    names(&it, State::RouteMissing, "NoRouteCreated");
-    names(&it, State::RouteFailed, "Could not create route");
+    let explanation = world.of_node("worker-1");
+    names(&explanation, State::RouteMissing, "NoRouteCreated");
+    names(&explanation, State::RouteFailed, "Could not create route");
     assert!(
-        it.plan
+        explanation
+            .plan
             .steps
             .iter()
             .any(|step| step.step.what.contains("route")),
         "{:?}",
-        it.plan
+        explanation.plan
     );
 }
 
@@ -707,8 +732,12 @@ fn a_route_that_leads_to_another_machine_is_a_claim() {
         ..NewRoute::default()
     });
     world.run(30);
-    let it = world.of_node("worker-1");
-    assert!(text(&it).contains("10.244.1.0/24"), "{}", text(&it));
+    let explanation = world.of_node("worker-1");
+    assert!(
+        text(&explanation).contains("10.244.1.0/24"),
+        "{}",
+        text(&explanation)
+    );
 }
 
 #[test]
@@ -725,11 +754,14 @@ fn without_events_the_rest_is_explained_and_the_gap_is_named() {
         .api
         .faults()
         .add(Matcher::any().verb("list").resource("events"), forbidden);
-    let it = world.of_service("web");
+    let explanation = world.of_service("web");
     assert!(
-        it.errors[0].contains("the identity needs the verb \"list\""),
+        explanation.errors[0].contains("the identity needs the verb \"list\""),
         "{:?}",
-        it.errors
+        explanation.errors
     );
-    assert_eq!((it.balancers.len(), it.outcome()), (1, Outcome::Incomplete));
+    assert_eq!(
+        (explanation.balancers.len(), explanation.outcome()),
+        (1, Outcome::Incomplete)
+    );
 }

@@ -163,18 +163,18 @@ fn worse(
     limits: &BTreeMap<String, [usize; 2]>,
 ) -> Vec<String> {
     let mut found = Vec::new();
-    for (name, it) in figures {
-        let [starts, short] = limit(name, *it, limits);
-        if it.starts > starts {
+    for (name, object) in figures {
+        let [starts, short] = limit(name, *object, limits);
+        if object.starts > starts {
             found.push(format!(
                 "{name}: {} doc blocks begin with a pronoun or a wh-word, {starts} may",
-                it.starts
+                object.starts
             ));
         }
-        if it.short > short {
+        if object.short > short {
             found.push(format!(
                 "{name}: {} doc blocks have three words or fewer, {short} may",
-                it.short
+                object.short
             ));
         }
     }
@@ -198,14 +198,14 @@ fn table(figures: &BTreeMap<String, Figures>) -> String {
         .iter()
         .map(|(name, figures)| (name.as_str(), *figures))
         .chain([("total", total)]);
-    for (name, it) in rows {
+    for (name, object) in rows {
         #[allow(clippy::cast_precision_loss)] // thousands
-        let percent = |count: usize| 100.0 * count as f64 / it.blocks.max(1) as f64;
-        let (starts, short) = (percent(it.starts), percent(it.short));
+        let percent = |count: usize| 100.0 * count as f64 / object.blocks.max(1) as f64;
+        let (starts, short) = (percent(object.starts), percent(object.short));
         _ = writeln!(
             out,
             "{name:36}{:>10}{:>10} {starts:>6.1}%{:>10} {short:>6.1}%",
-            it.blocks, it.starts, it.short
+            object.blocks, object.starts, object.short
         );
     }
     out
@@ -324,16 +324,16 @@ fn doc_comments_of_a_crate_never_get_worse() {
         let mut text = String::from(
             "# crate, doc blocks with a bad beginning, doc blocks of three words or fewer\n",
         );
-        for (name, it) in figures
+        for (name, object) in figures
             .iter()
             .filter(|(name, _)| limits.contains_key(*name))
         {
-            let [starts, short] = limit(name, *it, &limits);
+            let [starts, short] = limit(name, *object, &limits);
             _ = writeln!(
                 text,
                 "{name} {} {}",
-                it.starts.min(starts),
-                it.short.min(short)
+                object.starts.min(starts),
+                object.short.min(short)
             );
         }
         std::fs::write(&path, text).unwrap();

@@ -79,24 +79,24 @@ pub(crate) struct Instance {
 }
 
 impl From<InstanceAnswer> for Instance {
-    fn from(it: InstanceAnswer) -> Self {
-        let interfaces = it.network_interfaces.network_interface;
+    fn from(object: InstanceAnswer) -> Self {
+        let interfaces = object.network_interfaces.network_interface;
         let primary = interfaces
             .iter()
             .find(|interface| &*interface.r#type == "Primary")
             .or(interfaces.first());
-        let pool = it
+        let pool = object
             .tags
             .tag
             .into_iter()
             .find(|tag| tag.tag_key == NODE_POOL)
             .map(|tag| tag.tag_value);
         let labels = [
-            ("instance-charge-type", it.instance_charge_type),
-            ("spot-strategy", it.spot_strategy),
+            ("instance-charge-type", object.instance_charge_type),
+            ("spot-strategy", object.spot_strategy),
             ("nodepool-id", pool.unwrap_or_default().into()),
         ];
-        let eip = it.eip_address.ip_address.parse().ok();
+        let eip = object.eip_address.ip_address.parse().ok();
         let ipv6 = primary
             .iter()
             .flat_map(|interface| &interface.ipv6_sets.ipv6_set)
@@ -106,26 +106,26 @@ impl From<InstanceAnswer> for Instance {
             interface: primary
                 .map(|interface| interface.network_interface_id.clone())
                 .unwrap_or_default(),
-            id: format!("{}.{}", it.region_id, it.instance_id).into(),
-            name: it.instance_name,
-            kind: it.instance_type,
-            zone: it.zone_id,
-            status: it.status,
+            id: format!("{}.{}", object.region_id, object.instance_id).into(),
+            name: object.instance_name,
+            kind: object.instance_type,
+            zone: object.zone_id,
+            status: object.status,
             labels: labels
                 .into_iter()
                 .filter(|(_, value)| !value.is_empty())
                 .collect(),
-            public: it
+            public: object
                 .public_ip_address
                 .ip_address
                 .into_iter()
                 .chain(eip)
                 .collect(),
-            private: it
+            private: object
                 .inner_ip_address
                 .ip_address
                 .into_iter()
-                .chain(it.vpc_attributes.private_ip_address.ip_address)
+                .chain(object.vpc_attributes.private_ip_address.ip_address)
                 .collect(),
         }
     }
@@ -316,20 +316,23 @@ impl MachineSource for Source {
         regional_id(provider_id)
     }
 
-    fn metadata(&self, it: &Instance, _node: &Node) -> InstanceMetadata {
-        let public = it.public.iter().copied();
+    fn metadata(&self, instance: &Instance, _node: &Node) -> InstanceMetadata {
+        let public = instance.public.iter().copied();
         let addresses = Addresses::default().external(public, AddressFamily::Dualstack);
-        let ipv6 = it.ipv6.iter().filter(|_| self.api.config.has_dual_stack);
-        let internal = it.private.iter().chain(ipv6).copied();
-        let labels = it
+        let ipv6 = instance
+            .ipv6
+            .iter()
+            .filter(|_| self.api.config.has_dual_stack);
+        let internal = instance.private.iter().chain(ipv6).copied();
+        let labels = instance
             .labels
             .iter()
             .map(|(key, value)| (format!("{LABELS}{key}"), value.to_string()));
         InstanceMetadata {
-            provider_id: it.id.to_string(),
-            instance_type: it.kind.to_string(),
-            zone: it.zone.to_string(),
-            region: parts(&it.id).0.to_owned(),
+            provider_id: instance.id.to_string(),
+            instance_type: instance.kind.to_string(),
+            zone: instance.zone.to_string(),
+            region: parts(&instance.id).0.to_owned(),
             node_addresses: addresses.internal(internal).build(),
             additional_labels: labels.collect::<BTreeMap<_, _>>(),
         }
@@ -509,13 +512,13 @@ pub(crate) async fn disable_checks(api: &Api, interfaces: &[String]) -> Result<(
         .as_array()
         .cloned()
         .unwrap_or_default();
-    for it in all
+    for entry in all
         .iter()
         .filter(|object| object["SourceDestCheck"] == true)
     {
         let query =
             Query::new(ECS, "ModifyNetworkInterfaceAttribute").set("SourceDestCheck", false);
-        api.change(query.set("NetworkInterfaceId", &it["NetworkInterfaceId"]))
+        api.change(query.set("NetworkInterfaceId", &entry["NetworkInterfaceId"]))
             .await?;
     }
     Ok(())

@@ -190,10 +190,10 @@ async fn carry_out(api: &Api, change: Change, entries: &[Value]) -> Vec<Result<(
         let mut failed = failed.filter(|object| object["DstCidrBlock"] == entry["DstCidrBlock"]);
         let text = |object: &Value, key: &str| object[key].as_str().unwrap_or_default().to_owned();
         match failed.find(|object| !DONE.contains(&&*text(object, "FailedCode"))) {
-            Some(it) => Err(Error::other(format!(
+            Some(current) => Err(Error::other(format!(
                 "{}: {}",
-                text(it, "FailedCode"),
-                text(it, "FailedMessage")
+                text(current, "FailedCode"),
+                text(current, "FailedMessage")
             ))),
             None => Ok(()),
         }
@@ -244,7 +244,7 @@ impl RouteCloud for VpcRoutes {
                 .find(Key::Name(&node.name), false, Priority::Ordinary)
                 .await?
             {
-                Found::Present(it) => it.instance_id().to_owned(),
+                Found::Present(machine_ref) => machine_ref.instance_id().to_owned(),
                 Found::Gone(gone) => {
                     return Err(Error::other(format!(
                         "no route to Node {}: {}",
@@ -271,13 +271,15 @@ impl RouteCloud for VpcRoutes {
         if change == Change::Add
             && !self.api.config.skips_check
             && let id = format!("{}.{id}", self.api.metadata.region().await?)
-            && let Found::Present(it) = self
+            && let Found::Present(machine_ref) = self
                 .inventory
                 .find(Key::Id(&id), false, Priority::Ordinary)
                 .await?
-            && !it.interface.is_empty()
+            && !machine_ref.interface.is_empty()
         {
-            self.checks.join((), it.interface.to_string()).await?;
+            self.checks
+                .join((), machine_ref.interface.to_string())
+                .await?;
         }
         Ok(false)
     }

@@ -164,8 +164,8 @@ mod tests {
     #[test]
     fn finalizers_of_the_go_program_end_after_that_of_the_framework() {
         let service = |kind: &str, finalizers: &[&str]| -> Service {
-            let it = json!({"metadata": {"name": "web", "finalizers": finalizers}, "spec": {"type": kind}});
-            serde_json::from_value(it).unwrap()
+            let entry = json!({"metadata": {"name": "web", "finalizers": finalizers}, "spec": {"type": kind}});
+            serde_json::from_value(entry).unwrap()
         };
         assert_eq!(
             patch(&service("LoadBalancer", &FINALIZERS)),
@@ -179,9 +179,9 @@ mod tests {
         );
         assert_eq!(patch(&service("ClusterIP", &[])), None);
         let labelled = |kind: &str, id: &str| {
-            let mut it = service(kind, &[]);
-            it.metadata.labels = Some([(ID_LABEL.to_owned(), id.to_owned())].into());
-            it
+            let mut object = service(kind, &[]);
+            object.metadata.labels = Some([(ID_LABEL.to_owned(), id.to_owned())].into());
+            object
         };
         assert!(
             patch(&labelled("ClusterIP", "lb-1")).is_some(),

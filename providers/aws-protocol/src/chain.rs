@@ -177,16 +177,16 @@ impl Chain {
     }
 }
 
-fn keys_of(it: Temporary) -> (AwsCredentials, Option<Timestamp>) {
-    let session_token = Some(it.session_token)
+fn keys_of(object: Temporary) -> (AwsCredentials, Option<Timestamp>) {
+    let session_token = Some(object.session_token)
         .filter(|token| !token.is_empty())
         .map(Into::into);
     let keys = AwsCredentials {
-        access_key: it.access_key_id,
-        secret_key: it.secret_access_key.into(),
+        access_key: object.access_key_id,
+        secret_key: object.secret_access_key.into(),
         session_token,
     };
-    (keys, Some(it.expiration))
+    (keys, Some(object.expiration))
 }
 
 fn read_token(path: &str) -> Result<String> {

@@ -273,7 +273,7 @@ fn overrides(file: &mut GitConfigSettings) -> Vec<ServiceOverride> {
         let [service, region, url] = [&SERVICE, &OVERRIDE_REGION, &URL].map(&mut text);
         let [signing_region, signing_name, _] =
             [&SIGNING_REGION, &SIGNING_NAME, &SIGNING_METHOD].map(&mut text);
-        let it = ServiceOverride {
+        let service_override = ServiceOverride {
             service,
             region,
             url,
@@ -281,10 +281,10 @@ fn overrides(file: &mut GitConfigSettings) -> Vec<ServiceOverride> {
             signing_name,
         };
         let given = [
-            ("Service", &it.service),
-            ("Region", &it.region),
-            ("URL", &it.url),
-            ("SigningRegion", &it.signing_region),
+            ("Service", &service_override.service),
+            ("Region", &service_override.region),
+            ("URL", &service_override.url),
+            ("SigningRegion", &service_override.signing_region),
         ];
         let missing: Vec<_> = given
             .iter()
@@ -298,17 +298,20 @@ fn overrides(file: &mut GitConfigSettings) -> Vec<ServiceOverride> {
             ));
         }
         let is_same = |other: &ServiceOverride| {
-            other.service.eq_ignore_ascii_case(&it.service) && other.region == it.region
+            other
+                .service
+                .eq_ignore_ascii_case(&service_override.service)
+                && other.region == service_override.region
         };
         if all.iter().any(is_same) {
             let ServiceOverride {
                 service, region, ..
-            } = &it;
+            } = &service_override;
             file.mistake(format!(
                 "[ServiceOverride {name:?}] is the second one of {service} in {region}; remove one of the two"
             ));
         }
-        all.push(it);
+        all.push(service_override);
     }
     all
 }

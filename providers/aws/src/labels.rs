@@ -80,13 +80,13 @@ impl Labels {
             }
         }
         let lacks = |(at, (node, state)): (usize, (&Arc<Node>, &mut Result<InstanceState>))| {
-            let it = metadata(state).filter(|metadata| !metadata.instance_type.is_empty())?;
+            let object = metadata(state).filter(|metadata| !metadata.instance_type.is_empty())?;
             let lacks = !node.labels.contains_key(&format!("{LAYER}1"));
-            let id = machine_id(&it.provider_id).ok().filter(|_| lacks)?;
+            let id = machine_id(&object.provider_id).ok().filter(|_| lacks)?;
             Some(Lacking {
                 at,
                 id: id.to_owned(),
-                kind: it.instance_type.clone(),
+                kind: object.instance_type.clone(),
             })
         };
         let lacking = nodes
@@ -121,22 +121,26 @@ impl Labels {
                 .into_iter()
                 .partition(|mistake| asked.contains(&mistake.id));
             lacking = rest;
-            for it in asked {
+            for object in asked {
                 match &all {
-                    Ok(all) => match all.get(&it.id) {
+                    Ok(all) => match all.get(&object.id) {
                         Some(layers) => layers.iter().zip(1..).for_each(|(layer, number)| {
                             label(
-                                &mut states[it.at],
+                                &mut states[object.at],
                                 format!("{LAYER}{number}"),
                                 layer.clone(),
                             );
                         }),
-                        None if self.is_required(&it) => self.believe(Absent::Instance(it.id)),
-                        None => self.believe(Absent::Type(it.kind)),
+                        None if self.is_required(&object) => {
+                            self.believe(Absent::Instance(object.id))
+                        }
+                        None => self.believe(Absent::Type(object.kind)),
                     },
-                    Err(error) if self.is_required(&it) => states[it.at] = Err(error.clone()),
+                    Err(error) if self.is_required(&object) => {
+                        states[object.at] = Err(error.clone())
+                    }
                     Err(error) => {
-                        tracing::debug!(id = it.id, %error, "Node gets no labels of the network")
+                        tracing::debug!(id = object.id, %error, "Node gets no labels of the network")
                     }
                 }
             }
@@ -169,17 +173,17 @@ impl Labels {
         }
     }
 
-    fn is_required(&self, it: &Lacking) -> bool {
-        self.api.config.topology_types.is_match(&it.kind)
+    fn is_required(&self, mistake: &Lacking) -> bool {
+        self.api.config.topology_types.is_match(&mistake.kind)
     }
 
-    fn is_absent(&self, it: &Lacking) -> bool {
+    fn is_absent(&self, object: &Lacking) -> bool {
         let mut absent = self.absent.lock();
         absent.retain(|_, since| since.elapsed() < ABSENCE);
         let keys = [
             Absent::Region,
-            Absent::Type(it.kind.clone()),
-            Absent::Instance(it.id.clone()),
+            Absent::Type(object.kind.clone()),
+            Absent::Instance(object.id.clone()),
         ];
         keys.iter().any(|key| absent.contains_key(key))
     }

@@ -187,10 +187,10 @@ impl RouteCloud for VpcRoutes {
             None => Key::Name(&node.name),
         };
         match self.inventory.find(key, false, Priority::Ordinary).await? {
-            Found::Present(it) => Ok((
+            Found::Present(machine_ref) => Ok((
                 Vec::new(),
                 Target::Machine {
-                    id: it.instance_id.to_string(),
+                    id: machine_ref.instance_id.to_string(),
                     name: String::new(),
                 },
             )),

@@ -246,10 +246,10 @@ impl Tagger {
         match self.request(action, batch, tags).await {
             Err(error) if batch.len() > 1 && !error.is_unanswered() && !error.is_rate_limited() => {
                 let mut outcomes = Vec::new();
-                for it in batch {
+                for pair in batch {
                     outcomes.push((
-                        it,
-                        self.request(action, std::slice::from_ref(it), tags).await,
+                        pair,
+                        self.request(action, std::slice::from_ref(pair), tags).await,
                     ));
                 }
                 outcomes

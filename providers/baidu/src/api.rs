@@ -83,7 +83,7 @@ pub(crate) struct Tag {
 }
 
 impl From<Value> for Eip {
-    fn from(it: Value) -> Self {
+    fn from(entry: Value) -> Self {
         let text = |object: &Value, key: &str| object[key].as_str().map(str::to_owned);
         let tag = |tag: &Value| {
             Some(Tag {
@@ -91,22 +91,22 @@ impl From<Value> for Eip {
                 tag_value: text(tag, "tagValue")?,
             })
         };
-        let bandwidth = it["bandwidthInMbps"]
+        let bandwidth = entry["bandwidthInMbps"]
             .as_u64()
             .and_then(|bandwidth_in_mbps| u32::try_from(bandwidth_in_mbps).ok());
         Self {
-            eip: text(&it, "eip").unwrap_or_default(),
-            name: text(&it, "name"),
-            status: text(&it, "status").unwrap_or_default(),
-            instance_id: text(&it, "instanceId"),
-            share_group_id: text(&it, "shareGroupId"),
+            eip: text(&entry, "eip").unwrap_or_default(),
+            name: text(&entry, "name"),
+            status: text(&entry, "status").unwrap_or_default(),
+            instance_id: text(&entry, "instanceId"),
+            share_group_id: text(&entry, "shareGroupId"),
             bandwidth_in_mbps: bandwidth.unwrap_or_default(),
-            payment_timing: text(&it, "paymentTiming"),
-            billing_method: text(&it, "billingMethod"),
-            tags: it["tags"]
+            payment_timing: text(&entry, "paymentTiming"),
+            billing_method: text(&entry, "billingMethod"),
+            tags: entry["tags"]
                 .as_array()
                 .map(|all| all.iter().filter_map(tag).collect()),
-            delete_protect: it["deleteProtect"].as_bool(),
+            delete_protect: entry["deleteProtect"].as_bool(),
         }
     }
 }

@@ -456,10 +456,9 @@ impl Instances for Vms {
             .find_all(&known, request.fresh, priority(request))
             .await;
         let state = |node: &Arc<Node>, found: Result<Found<Instance>>| match found? {
-            Found::Present(it) if it.addresses.is_empty() => Err(Error::other(format!(
-                "instance {} has no network interface",
-                it.path
-            ))),
+            Found::Present(machine_ref) if machine_ref.addresses.is_empty() => Err(Error::other(
+                format!("instance {} has no network interface", machine_ref.path),
+            )),
             found => Ok(self.0.state_of(found, node, request)),
         };
         nodes

@@ -115,11 +115,11 @@ impl RouteCloud for NodeRoutes {
             .transpose()?
             .map_or(Key::Name(&node.name), Key::Id);
         match self.instances.find(key, false, Priority::Ordinary).await? {
-            Found::Present(it) => Ok((
+            Found::Present(machine_ref) => Ok((
                 Vec::new(),
                 Target::Machine {
-                    id: it.id().to_owned(),
-                    name: it.name().to_owned(),
+                    id: machine_ref.id().to_owned(),
+                    name: machine_ref.name().to_owned(),
                 },
             )),
             Found::Gone(_) => Err(Error::other(format!(

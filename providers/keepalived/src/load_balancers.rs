@@ -169,17 +169,17 @@ fn steps(before: &AddressBook, after: &AddressBook, uid: &str) -> Plan {
                 what: what(entry),
                 detail,
             }),
-            Some(it) if it == entry => {}
-            Some(it) if it.method == entry.method => {
-                let detail = format!("{} → {}", it.service(), entry.service());
+            Some(other_current) if other_current == entry => {}
+            Some(other_object) if other_object.method == entry.method => {
+                let detail = format!("{} → {}", other_object.service(), entry.service());
                 steps.push(PlanStep {
                     action: PlanAction::Update,
                     what: what(entry),
                     detail,
                 });
             }
-            Some(it) => {
-                let detail = format!("forward method {} → {}", word(it), word(entry));
+            Some(current) => {
+                let detail = format!("forward method {} → {}", word(current), word(entry));
                 steps.push(PlanStep {
                     action: PlanAction::Update,
                     what: what(entry),

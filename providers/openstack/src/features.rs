@@ -79,14 +79,14 @@ mod tests {
         assert!(second_vips(26, "amphora") && second_vips(26, "octavia"));
         assert!(!second_vips(25, "amphora") && !second_vips(27, "ovn") && !second_vips(27, "f5"));
         let features = |minor, provider| {
-            let it = Features::of((2, minor), provider);
+            let object = Features::of((2, minor), provider);
             let all = [
-                it.timeouts,
-                it.tags,
-                it.flavors,
-                it.allowed_cidrs,
-                it.availability_zones,
-                it.udp_http_monitors,
+                object.timeouts,
+                object.tags,
+                object.flavors,
+                object.allowed_cidrs,
+                object.availability_zones,
+                object.udp_http_monitors,
             ];
             all.into_iter().filter(|has| *has).count()
         };

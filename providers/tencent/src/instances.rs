@@ -82,30 +82,30 @@ pub(crate) struct Instance {
 }
 
 impl From<InstanceAnswer> for Instance {
-    fn from(it: InstanceAnswer) -> Self {
+    fn from(instance: InstanceAnswer) -> Self {
         let all = |one: Option<Vec<IpAddr>>, other: Option<Vec<IpAddr>>| {
             one.into_iter().chain(other).flatten().collect::<Box<[_]>>()
         };
-        let host = it
+        let host = instance
             .host_name
-            .filter(|host| Some(host) != it.instance_name.as_ref());
+            .filter(|host| Some(host) != instance.instance_name.as_ref());
         Self {
-            id: it.instance_id,
+            id: instance.instance_id,
             host: host.unwrap_or_default(),
-            name: it.instance_name.unwrap_or_default(),
-            kind: it.instance_type.unwrap_or_default(),
-            zone: it.placement.zone,
-            charge: it.instance_charge_type.unwrap_or_default(),
-            vpc: it
+            name: instance.instance_name.unwrap_or_default(),
+            kind: instance.instance_type.unwrap_or_default(),
+            zone: instance.placement.zone,
+            charge: instance.instance_charge_type.unwrap_or_default(),
+            vpc: instance
                 .virtual_private_cloud
                 .map(|network| network.vpc_id)
                 .unwrap_or_default(),
-            state: it.instance_state,
-            is_restricted: it
+            state: instance.instance_state,
+            is_restricted: instance
                 .restrict_state
                 .is_some_and(|text| !text.is_empty() && &*text != "NORMAL"),
-            internal: all(it.private_ip_addresses, it.ipv6_addresses),
-            external: all(it.public_ip_addresses, it.public_ipv6_addresses),
+            internal: all(instance.private_ip_addresses, instance.ipv6_addresses),
+            external: all(instance.public_ip_addresses, instance.public_ipv6_addresses),
         }
     }
 }
@@ -280,10 +280,10 @@ async fn at_once(api: &Api, ids: &[String], priority: Priority) -> Vec<Result<Op
     let one = |id: &String| {
         let (vpc, all) = found.as_ref().map_err(Clone::clone)?;
         match all.iter().find(|instance| *instance.id == **id) {
-            Some(it) if *it.vpc != **vpc => {
+            Some(object) if *object.vpc != **vpc => {
                 let text = format!(
                     "instance {id} is in VPC {}, and the cluster in {vpc}; correct vpc_id",
-                    it.vpc
+                    object.vpc
                 );
                 Err(Error::invalid(text))
             }
@@ -332,23 +332,24 @@ impl MachineSource for Source {
         machine_id(provider_id)
     }
 
-    fn metadata(&self, it: &Instance, node: &Node) -> InstanceMetadata {
-        let addresses = Addresses::default().internal(it.internal.iter().copied());
-        let addresses = addresses.external(it.external.iter().copied(), AddressFamily::Dualstack);
+    fn metadata(&self, instance: &Instance, node: &Node) -> InstanceMetadata {
+        let addresses = Addresses::default().internal(instance.internal.iter().copied());
+        let addresses =
+            addresses.external(instance.external.iter().copied(), AddressFamily::Dualstack);
         let mut node_addresses = addresses.build();
         node_addresses.extend(Addresses::of(&node.name).build());
-        let charge =
-            (!it.charge.is_empty()).then(|| (CHARGE_LABEL.to_owned(), it.charge.to_string()));
+        let charge = (!instance.charge.is_empty())
+            .then(|| (CHARGE_LABEL.to_owned(), instance.charge.to_string()));
         InstanceMetadata {
-            provider_id: it.provider_id(),
-            instance_type: it.kind.to_string(),
-            zone: it.zone.to_string(),
+            provider_id: instance.provider_id(),
+            instance_type: instance.kind.to_string(),
+            zone: instance.zone.to_string(),
             region: self
                 .api
                 .config
                 .region
                 .clone()
-                .unwrap_or_else(|| region_of(&it.zone).to_owned()),
+                .unwrap_or_else(|| region_of(&instance.zone).to_owned()),
             node_addresses,
             additional_labels: charge.into_iter().collect(),
         }

@@ -61,8 +61,8 @@ impl Harness {
         {
             *account.counts.entry(request.without_query()).or_default() += 1;
             match request {
-                it if it.is_mutation() => account.changes += 1,
-                it if polls.iter().any(|route| it.is_on(route)) => account.polls += 1,
+                entry if entry.is_mutation() => account.changes += 1,
+                object if polls.iter().any(|route| object.is_on(route)) => account.polls += 1,
                 _ => account.reads += 1,
             }
         }

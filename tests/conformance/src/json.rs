@@ -27,8 +27,8 @@ pub fn number(value: &Value) -> u16 {
 /// Returns a value to compare with that of another run: with lists in order, and without nulls and the fields in
 /// `left_out`, at any depth.
 #[must_use]
-pub fn comparable(it: &Value, left_out: &[&str]) -> Value {
-    match it {
+pub fn comparable(entry: &Value, left_out: &[&str]) -> Value {
+    match entry {
         Value::Object(fields) => {
             let kept = fields
                 .iter()
@@ -65,16 +65,20 @@ mod tests {
 
     #[test]
     fn values_of_other_types_are_empty() {
-        let it = json!({"name": "web", "ports": [80, "443", 70_000], "none": null});
+        let object = json!({"name": "web", "ports": [80, "443", 70_000], "none": null});
         assert_eq!(
-            [text(&it["name"]), text(&it["ports"]), text(&it["lost"])],
+            [
+                text(&object["name"]),
+                text(&object["ports"]),
+                text(&object["lost"])
+            ],
             ["web", "", ""]
         );
         assert_eq!(
-            list(&it["ports"]).map(number).collect::<Vec<_>>(),
+            list(&object["ports"]).map(number).collect::<Vec<_>>(),
             [80, 443, 0]
         );
-        assert_eq!(list(&it["name"]).count(), 0);
+        assert_eq!(list(&object["name"]).count(), 0);
     }
 
     #[test]

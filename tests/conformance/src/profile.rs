@@ -97,8 +97,8 @@ pub trait CloudProfile: Send + Sync + 'static {
     fn fault_injector(&self) -> Option<&FaultInjector>;
     /// Injects a fault into the fake, until [`clear_faults`](Self::clear_faults).
     fn fail(&self, fault: Fault) {
-        if let Some(it) = self.fault_injector() {
-            it.fail(fault);
+        if let Some(fault_injector) = self.fault_injector() {
+            fault_injector.fail(fault);
         }
     }
     /// Removes all faults at once.

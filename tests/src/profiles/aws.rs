@@ -81,12 +81,12 @@ impl AwsCloud {
     }
 }
 
-fn tag(it: &Value, key: &str) -> Option<String> {
-    let of_ec2 = list(&it["tagSet"])
+fn tag(object: &Value, key: &str) -> Option<String> {
+    let of_ec2 = list(&object["tagSet"])
         .find(|tag_set| tag_set["key"] == key)
         .map(|tag_set| text(&tag_set["value"]));
     of_ec2.or_else(|| {
-        list(&it["_tags"])
+        list(&object["_tags"])
             .find(|tag| tag["Key"] == key)
             .map(|tags| text(&tags["Value"]))
     })
@@ -108,7 +108,7 @@ fn machine_of(cloud: &World, id: &Value) -> String {
     found.map_or_else(|| format!("nobody at {id}"), provider_id)
 }
 
-fn classic(cloud: &World, it: &Value) -> LoadBalancerFacts {
+fn classic(cloud: &World, entry: &Value) -> LoadBalancerFacts {
     let port = |object: &Value| {
         (
             number(&object["Listener"]["LoadBalancerPort"]),
@@ -117,21 +117,21 @@ fn classic(cloud: &World, it: &Value) -> LoadBalancerFacts {
         )
     };
     LoadBalancerFacts {
-        service_uid: tag(it, OWNER),
-        address: it["DNSName"].as_str().map(str::to_owned),
-        ports: list(&it["ListenerDescriptions"]).map(port).collect(),
-        targets: list(&it["Instances"])
+        service_uid: tag(entry, OWNER),
+        address: entry["DNSName"].as_str().map(str::to_owned),
+        ports: list(&entry["ListenerDescriptions"]).map(port).collect(),
+        targets: list(&entry["Instances"])
             .map(|instances| machine_of(cloud, &instances["InstanceId"]))
             .collect(),
     }
 }
 
-fn network(cloud: &World, it: &Value) -> LoadBalancerFacts {
+fn network(cloud: &World, entry: &Value) -> LoadBalancerFacts {
     let (mut ports, mut sets) = (BTreeSet::new(), BTreeSet::new());
     for listener in cloud
         .all("listener")
         .iter()
-        .filter(|listener| listener["LoadBalancerArn"] == it["LoadBalancerArn"])
+        .filter(|listener| listener["LoadBalancerArn"] == entry["LoadBalancerArn"])
     {
         let arn = &listener["DefaultActions"][0]["TargetGroupArn"];
         let group = cloud
@@ -151,9 +151,9 @@ fn network(cloud: &World, it: &Value) -> LoadBalancerFacts {
         );
     }
     let targets = same_targets(sets);
-    let address = it["DNSName"].as_str().map(str::to_owned);
+    let address = entry["DNSName"].as_str().map(str::to_owned);
     LoadBalancerFacts {
-        service_uid: tag(it, OWNER),
+        service_uid: tag(entry, OWNER),
         address,
         ports,
         targets,
@@ -161,8 +161,8 @@ fn network(cloud: &World, it: &Value) -> LoadBalancerFacts {
 }
 
 /// Returns an object without what differs from run to run and concerns nobody: the order of lists, what only the fake needs.
-fn comparable(it: &Value) -> Value {
-    match it {
+fn comparable(entry: &Value) -> Value {
+    match entry {
         Value::Object(fields) => {
             let left_out = [
                 "State",
@@ -397,9 +397,9 @@ impl CloudProfile for AwsCloud {
             .map(comparable)
             .collect();
         // One by one: IDs and node ports are others in each run, and with them the order.
-        for it in &mut all {
-            it["ipPermissions"] = Value::Null;
-            it["routeSet"] = Value::Null;
+        for entry in &mut all {
+            entry["ipPermissions"] = Value::Null;
+            entry["routeSet"] = Value::Null;
         }
         let rule = |group: &Value| -> Vec<_> {
             list(&group["_rules"])
@@ -418,57 +418,57 @@ impl CloudProfile for AwsCloud {
     }
     fn aliases(&self) -> Vec<(String, String)> {
         let (cloud, mut aliases) = (self.fake.lock(), Vec::new());
-        for it in cloud.all("instance") {
-            let name = text(&it["privateDnsName"]);
+        for other_instance in cloud.all("instance") {
+            let name = text(&other_instance["privateDnsName"]);
             for key in ["instanceId", "ipAddress", "privateIpAddress", "dnsName"] {
-                aliases.push((text(&it[key]), format!("<{key} of {name}>")));
+                aliases.push((text(&other_instance[key]), format!("<{key} of {name}>")));
             }
             aliases.push((
-                text(&it["placement"]["availabilityZone"]),
+                text(&other_instance["placement"]["availabilityZone"]),
                 "<a zone>".to_owned(),
             ));
         }
-        for it in cloud.all("classic").iter().chain(cloud.all("network")) {
-            let name = text(&it["LoadBalancerName"]);
+        for current in cloud.all("classic").iter().chain(cloud.all("network")) {
+            let name = text(&current["LoadBalancerName"]);
             for key in ["LoadBalancerArn", "DNSName"]
                 .into_iter()
-                .filter(|key| it[*key].is_string())
+                .filter(|key| current[*key].is_string())
             {
-                aliases.push((text(&it[key]), format!("<{key} of {name}>")));
+                aliases.push((text(&current[key]), format!("<{key} of {name}>")));
             }
         }
-        for it in cloud.all("target-group") {
+        for target_group in cloud.all("target-group") {
             let what = format!(
                 "of {} for {}",
-                tag(it, SERVICE).unwrap_or_default(),
-                text(&it["Port"])
+                tag(target_group, SERVICE).unwrap_or_default(),
+                text(&target_group["Port"])
             );
             aliases.push((
-                text(&it["TargetGroupArn"]),
+                text(&target_group["TargetGroupArn"]),
                 format!("<target group {what}>"),
             ));
             aliases.push((
-                text(&it["TargetGroupName"]),
+                text(&target_group["TargetGroupName"]),
                 format!("<name of the target group {what}>"),
             ));
         }
-        for it in cloud.all("listener") {
-            let balancer = text(&it["LoadBalancerArn"]);
+        for entry in cloud.all("listener") {
+            let balancer = text(&entry["LoadBalancerArn"]);
             aliases.push((
-                text(&it["ListenerArn"]),
-                format!("<listener {} of {balancer}>", text(&it["Port"])),
+                text(&entry["ListenerArn"]),
+                format!("<listener {} of {balancer}>", text(&entry["Port"])),
             ));
         }
-        for it in cloud.all("group") {
-            let owner = tag(it, SERVICE).map(|name| format!("<group of {name}>"));
+        for object in cloud.all("group") {
+            let owner = tag(object, SERVICE).map(|name| format!("<group of {name}>"));
             aliases.push((
-                text(&it["groupId"]),
+                text(&object["groupId"]),
                 format!(
                     "<ID of {}>",
-                    owner.clone().unwrap_or_else(|| text(&it["groupName"]))
+                    owner.clone().unwrap_or_else(|| text(&object["groupName"]))
                 ),
             ));
-            aliases.extend(owner.map(|owner| (text(&it["groupName"]), owner)));
+            aliases.extend(owner.map(|owner| (text(&object["groupName"]), owner)));
         }
         aliases
     }
@@ -548,8 +548,8 @@ impl CloudProfile for AwsCloud {
     }
     fn protect(&self, is_protected: bool) -> bool {
         let mut cloud = self.fake.lock();
-        for it in cloud.each(Kind::Network) {
-            let attributes = it["_attributes"].as_array_mut().into_iter().flatten();
+        for object in cloud.each(Kind::Network) {
+            let attributes = object["_attributes"].as_array_mut().into_iter().flatten();
             let protection =
                 attributes.filter(|attribute| attribute["Key"] == "deletion_protection.enabled");
             protection.for_each(|protection| protection["Value"] = is_protected.to_string().into());

@@ -71,11 +71,11 @@ fn destinations(rule: &Value) -> Vec<String> {
 }
 
 /// Returns an object without what differs from run to run and concerns nobody.
-fn comparable(mut it: Value) -> Value {
-    if let Some(fields) = it.as_object_mut() {
+fn comparable(mut object: Value) -> Value {
+    if let Some(fields) = object.as_object_mut() {
         fields.remove("etag");
     }
-    if let Some(properties) = it["properties"].as_object_mut() {
+    if let Some(properties) = object["properties"].as_object_mut() {
         [
             "priority",
             "destinationAddressPrefix",
@@ -85,7 +85,7 @@ fn comparable(mut it: Value) -> Value {
         .iter()
         .for_each(|key| drop(properties.remove(*key)));
     }
-    it
+    object
 }
 
 impl AzureCloud {

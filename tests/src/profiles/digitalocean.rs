@@ -266,9 +266,9 @@ impl CloudProfile for DigitalOceanCloud {
         ))
     }
     fn remove_load_balancers(&self) -> bool {
-        for it in self.0.load_balancers() {
+        for object in self.0.load_balancers() {
             self.0
-                .delete_load_balancer(it["name"].as_str().unwrap_or_default());
+                .delete_load_balancer(object["name"].as_str().unwrap_or_default());
         }
         true
     }

@@ -287,26 +287,32 @@ impl CloudProfile for GcpCloud {
     fn aliases(&self) -> Vec<(String, String)> {
         let cloud = self.fake.lock();
         let mut aliases = Vec::new();
-        for it in cloud.all("instances") {
-            let (name, nic) = (text(&it["name"]), &it["networkInterfaces"][0]);
+        for instance in cloud.all("instances") {
+            let (name, nic) = (text(&instance["name"]), &instance["networkInterfaces"][0]);
             aliases.push((text(&nic["networkIP"]), format!("<address of {name}>")));
             aliases.push((
                 text(&nic["accessConfigs"][0]["natIP"]),
                 format!("<external address of {name}>"),
             ));
         }
-        for it in cloud.all("forwardingRules") {
+        for forwarding_rule in cloud.all("forwardingRules") {
             let description: Value =
-                serde_json::from_str(&text(&it["description"])).unwrap_or_default();
+                serde_json::from_str(&text(&forwarding_rule["description"])).unwrap_or_default();
             let service = text(&description["kubernetes.io/service-name"]);
-            aliases.push((text(&it["IPAddress"]), format!("<address of {service}>")));
-            aliases.push((text(&it["name"]), format!("<load balancer of {service}>")));
+            aliases.push((
+                text(&forwarding_rule["IPAddress"]),
+                format!("<address of {service}>"),
+            ));
+            aliases.push((
+                text(&forwarding_rule["name"]),
+                format!("<load balancer of {service}>"),
+            ));
         }
-        for it in cloud
+        for health_check in cloud
             .all("healthChecks")
             .chain(cloud.all("httpHealthChecks"))
         {
-            if let Some(id) = text(&it["name"])
+            if let Some(id) = text(&health_check["name"])
                 .strip_prefix("k8s-")
                 .and_then(|text| text.strip_suffix("-node"))
             {

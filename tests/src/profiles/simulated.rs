@@ -315,12 +315,12 @@ impl CloudProfile for SimulatedCloud {
     }
 
     fn add_twins(&self) -> bool {
-        for it in self.0.load_balancers() {
-            let name = format!("twin-of-{}", it.id);
+        for load_balancer in self.0.load_balancers() {
+            let name = format!("twin-of-{}", load_balancer.id);
             let spec = LoadBalancerSpec {
                 name,
                 address: String::new(),
-                ..it.spec
+                ..load_balancer.spec
             };
             self.0.add_load_balancer(spec);
         }

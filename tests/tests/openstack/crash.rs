@@ -338,22 +338,22 @@ struct Reference {
 async fn undisturbed(environment: &Environment) -> Result<BTreeMap<Act, Reference>> {
     let scene = stage(environment).await?;
     let mut references = BTreeMap::new();
-    for it in ACTS {
+    for object in ACTS {
         let before = scene.injector.passed().len();
-        act(&scene, it).await?;
-        if tokio::time::timeout(PATIENCE, is_silent(&scene, it))
+        act(&scene, object).await?;
+        if tokio::time::timeout(PATIENCE, is_silent(&scene, object))
             .await
             .is_err()
         {
             return Err(anyhow!(
-                "{it:?}, undisturbed, has no end\n{}",
+                "{object:?}, undisturbed, has no end\n{}",
                 scene.explain()
             ));
         }
         let mut requests = scene.injector.passed().split_off(before);
         requests.retain(|request| !request.target.starts_with("/identity"));
         references.insert(
-            it,
+            object,
             Reference {
                 requests,
                 end: words(&scene, &scene.snapshot().await?),
@@ -366,13 +366,13 @@ async fn undisturbed(environment: &Environment) -> Result<BTreeMap<Act, Referenc
 
 /// Runs an operation during which the program is killed again and again, until a run completes; returns the number of
 /// runs.
-async fn lives(scene: &mut Scene, it: Act, points: &Points) -> Result<usize> {
+async fn lives(scene: &mut Scene, object: Act, points: &Points) -> Result<usize> {
     scene.injector.kill_when(points.chooser());
-    act(scene, it).await?;
+    act(scene, object).await?;
     for count in 1.. {
         tokio::select! {
             () = scene.injector.died() => {}
-            () = is_silent(scene, it) => {
+            () = is_silent(scene, object) => {
                 scene.injector.revive();
                 return Ok(count);
             }
@@ -393,24 +393,24 @@ async fn cut_off(
     let (mut scene, points) = (stage(environment).await?, Points::default());
     let (mut count, start) = (0, Instant::now());
     let played = async {
-        for it in ACTS {
+        for object in ACTS {
             let work = async {
-                if it == chosen {
-                    count = lives(&mut scene, it, &points).await?;
+                if object == chosen {
+                    count = lives(&mut scene, object, &points).await?;
                 } else {
-                    act(&scene, it).await?;
-                    is_silent(&scene, it).await;
+                    act(&scene, object).await?;
+                    is_silent(&scene, object).await;
                 }
                 Ok::<_, anyhow::Error>(())
             };
             let ended = tokio::time::timeout(PATIENCE, work).await;
             ended.map_err(|_| {
                 anyhow!(
-                    "{it:?} has no end; the last crash: {}",
+                    "{object:?} has no end; the last crash: {}",
                     points.reached().last
                 )
             })??;
-            if it == chosen {
+            if object == chosen {
                 break;
             }
         }

@@ -113,17 +113,17 @@ pub(super) fn listed(listeners: &BTreeSet<(u16, String, u16)>) -> String {
 }
 
 impl From<LoadBalancer> for Balancer {
-    fn from(it: LoadBalancer) -> Self {
-        let listeners = it.spec.listeners.into_iter();
+    fn from(load_balancer: LoadBalancer) -> Self {
+        let listeners = load_balancer.spec.listeners.into_iter();
         Self {
-            id: it.id,
-            name: it.spec.name,
-            ip: it.ip,
-            pending: it.status == LoadBalancerStatus::Pending,
+            id: load_balancer.id,
+            name: load_balancer.spec.name,
+            ip: load_balancer.ip,
+            pending: load_balancer.status == LoadBalancerStatus::Pending,
             listeners: listeners
                 .map(|listener| (listener.port, listener.protocol, listener.target_port))
                 .collect(),
-            targets: it.spec.targets.into_iter().collect(),
+            targets: load_balancer.spec.targets.into_iter().collect(),
         }
     }
 }

@@ -73,13 +73,13 @@ impl Missing {
             Scope::Cluster | Scope::NonResource => "its ClusterRole".to_owned(),
             Scope::KubeSystem | Scope::LeaseNamespace => format!("its Role in {}", rule.namespace),
         };
-        let (who, it) = match rule.identity {
+        let (who, text) = match rule.identity {
             Identity::Process => (String::new(), "this identity"),
             account @ Identity::Controller(_) => (format!("{account} needs it: "), "it"),
         };
         match rule.granted_by {
             Some(bootstrap) => format!(
-                "{who}bind {bootstrap} to {it}, or add to {role}: {}",
+                "{who}bind {bootstrap} to {text}, or add to {role}: {}",
                 yaml_rule(rule)
             ),
             None => format!("{who}add to {role}: {}", yaml_rule(rule)),

@@ -105,8 +105,8 @@ proptest! {
         };
         let present: Vec<(usize, Rule)> = present.into_iter().enumerate().collect();
         let (add, remove) = {
-            let it = difference(None, &wanted, &present);
-            (it.add.into_iter().cloned().collect::<Vec<_>>(), it.remove.into_iter().copied().collect::<Vec<_>>())
+            let object = difference(None, &wanted, &present);
+            (object.add.into_iter().cloned().collect::<Vec<_>>(), object.remove.into_iter().copied().collect::<Vec<_>>())
         };
         let stays = present.iter().filter(|(id, _)| !remove.contains(id)).cloned();
         let added = add.iter().enumerate().map(|(at, rule)| (100 + at, rule.clone()));

@@ -232,8 +232,10 @@ fn facts(graph: &ResourceGraph, price: &[&str]) -> Vec<(String, String)> {
 
 fn auxiliary(resource: &ResourceKey) -> Option<String> {
     match resource {
-        ResourceKey::CreatedBefore(it) | ResourceKey::CreatedAfter(it) if it.name.is_empty() => {
-            Some(it.kind.to_string())
+        ResourceKey::CreatedBefore(object) | ResourceKey::CreatedAfter(object)
+            if object.name.is_empty() =>
+        {
+            Some(object.kind.to_string())
         }
         ResourceKey::CreatedBefore(_) | ResourceKey::CreatedAfter(_) => Some(resource.to_string()),
         ResourceKey::Balancer | ResourceKey::Pool(_) | ResourceKey::Listener(_) => None,

@@ -107,8 +107,8 @@ pub(crate) fn check_network(body: &Value) -> Result<(), Refused> {
 }
 
 /// Checks enumerations and bounds, wherever the parameter stands.
-fn check_values(it: &Value, numbers: Numbers, words: Words) -> Result<(), Refused> {
-    match it {
+fn check_values(entry: &Value, numbers: Numbers, words: Words) -> Result<(), Refused> {
+    match entry {
         Value::Object(fields) => {
             for (key, value) in fields {
                 if let (Some((_, from, to)), Some(found)) =

@@ -75,13 +75,13 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             )
         }
         "ModifyNetworkInterfaceAttribute" => {
-            let it = world.find(
+            let entry = world.find(
                 "interface",
                 "NetworkInterfaceId",
                 &body["NetworkInterfaceId"],
                 "InvalidEniId.NotFound",
             )?;
-            it["SourceDestCheck"] = json!(body["SourceDestCheck"] == "true");
+            entry["SourceDestCheck"] = json!(body["SourceDestCheck"] == "true");
             Ok(json!({}))
         }
         _ if action.contains("SecurityGroup") => security_groups::answer(world, action, body),

@@ -15,8 +15,8 @@ const GROUP: &str = "AddressIPVersion AnyPortEnabled ConnectionDrainEnabled Conn
 const LISTENER: &str = "AlpnEnabled AlpnPolicy CaCertificateIds CaEnabled CertificateIds Cps EndPort IdleTimeout ListenerDescription ListenerPort \
     ListenerProtocol LoadBalancerId ProxyProtocolEnabled ProxyProtocolV2Config SecurityPolicyId ServerGroupId StartPort";
 
-fn is_one_of(list: &Value, it: &Value) -> bool {
-    list.is_null() || array(list).any(|wanted| wanted == it)
+fn is_one_of(list: &Value, object: &Value) -> bool {
+    list.is_null() || array(list).any(|wanted| wanted == object)
 }
 
 /// Returns an answer with the ID of a new job.
@@ -37,12 +37,12 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             world.token_page(found, body, "MaxResults", ["LoadBalancers", ""])
         }
         "GetLoadBalancerAttribute" => {
-            let mut it = balancer(world, body)?.clone();
-            let tags: Vec<_> = array(&it["Tags"])
+            let mut other_balancer = balancer(world, body)?.clone();
+            let tags: Vec<_> = array(&other_balancer["Tags"])
                 .map(|tag| json!({"TagKey": tag["Key"], "TagValue": tag["Value"]}))
                 .collect();
-            it["Tags"] = tags.into();
-            Ok(it)
+            other_balancer["Tags"] = tags.into();
+            Ok(other_balancer)
         }
         "ListServerGroups" => {
             let mut found = world.matching("group", |group| {
@@ -50,14 +50,14 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
                     && is_one_of(&body["ServerGroupNames"], &group["ServerGroupName"])
                     && has_tags(group, body)
             });
-            for it in &mut found {
+            for current in &mut found {
                 let listeners = world
                     .all("listener")
                     .iter()
-                    .filter(|of| of["ServerGroupId"] == it["ServerGroupId"]);
+                    .filter(|of| of["ServerGroupId"] == current["ServerGroupId"]);
                 let related: Vec<_> = listeners.map(|of| of["LoadBalancerId"].clone()).collect();
-                it["RelatedLoadBalancerIds"] = related.into();
-                it["ServerCount"] = json!(array(&it["_servers"]).count());
+                current["RelatedLoadBalancerIds"] = related.into();
+                current["ServerCount"] = json!(array(&current["_servers"]).count());
             }
             world.token_page(found, body, "MaxResults", ["ServerGroups", ""])
         }
@@ -85,11 +85,11 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
         }
         "GetListenerAttribute" => Ok(listener(world, body)?.clone()),
         "ListListenerCertificates" => {
-            let it = listener(world, body)?.clone();
+            let entry = listener(world, body)?.clone();
             let shown = |id: &Value, is_default: bool| json!({"CertificateId": id, "IsDefault": is_default, "CertificateType": "Server", "Status": "Associated"});
-            let usual = array(&it["CertificateIds"]).map(|id| shown(id, true));
+            let usual = array(&entry["CertificateIds"]).map(|id| shown(id, true));
             let all = usual
-                .chain(array(&it["_additional"]).map(|id| shown(id, false)))
+                .chain(array(&entry["_additional"]).map(|id| shown(id, false)))
                 .collect();
             world.token_page(all, body, "MaxResults", ["Certificates", ""])
         }
@@ -144,7 +144,7 @@ fn listener<'a>(world: &'a mut World, body: &Value) -> Result<&'a mut Value, Ref
 }
 
 /// Writes values as the API shows them, in whatever case they were sent.
-fn shown(mut it: Value) -> Value {
+fn shown(mut object: Value) -> Value {
     for (key, values) in [
         ("AddressType", &["Internet", "Intranet"][..]),
         ("Ipv6AddressType", &["Internet", "Intranet"]),
@@ -152,10 +152,12 @@ fn shown(mut it: Value) -> Value {
     ] {
         let known = values
             .iter()
-            .find(|value| text(&it[key]).eq_ignore_ascii_case(value));
-        known.into_iter().for_each(|value| it[key] = json!(value));
+            .find(|value| text(&object[key]).eq_ignore_ascii_case(value));
+        known
+            .into_iter()
+            .for_each(|value| object[key] = json!(value));
     }
-    it
+    object
 }
 
 fn zones(body: &Value) -> Value {
@@ -183,21 +185,24 @@ fn create(world: &mut World, body: &Value) -> Answer {
     }
     let number = world.number();
     let id = format!("nlb-bp1{number:06}");
-    let mut it = json!({"AddressIpVersion": "ipv4", "CrossZoneEnabled": true, "LoadBalancerName": id, "SecurityGroupIds": []});
-    merge(&mut it, &shown(only(body, SETTINGS)));
-    it["ZoneMappings"] = zones(body);
-    it["LoadBalancerId"] = id.clone().into();
-    it["DNSName"] = format!("{id}.{REGION}.nlb.aliyuncsslb.com").into();
-    (it["LoadBalancerStatus"], it["RegionId"], it["Tags"]) =
-        ("Provisioning".into(), REGION.into(), tags(body, TAG));
-    it["_job"] = world.begin().into();
-    world.add("network", it);
+    let mut object = json!({"AddressIpVersion": "ipv4", "CrossZoneEnabled": true, "LoadBalancerName": id, "SecurityGroupIds": []});
+    merge(&mut object, &shown(only(body, SETTINGS)));
+    object["ZoneMappings"] = zones(body);
+    object["LoadBalancerId"] = id.clone().into();
+    object["DNSName"] = format!("{id}.{REGION}.nlb.aliyuncsslb.com").into();
+    (
+        object["LoadBalancerStatus"],
+        object["RegionId"],
+        object["Tags"],
+    ) = ("Provisioning".into(), REGION.into(), tags(body, TAG));
+    object["_job"] = world.begin().into();
+    world.add("network", object);
     Ok(json!({"LoadbalancerId": id}))
 }
 
 fn change(world: &mut World, action: &str, body: &Value) -> Answer {
-    let it = balancer(world, body)?;
-    let is_ready = it["LoadBalancerStatus"] == "Active" || action == "DeleteLoadBalancer";
+    let entry = balancer(world, body)?;
+    let is_ready = entry["LoadBalancerStatus"] == "Active" || action == "DeleteLoadBalancer";
     check(
         is_ready,
         "IncorrectStatus.loadBalancer",
@@ -205,30 +210,30 @@ fn change(world: &mut World, action: &str, body: &Value) -> Answer {
     )?;
     match action {
         "DeleteLoadBalancer" => {
-            let is_protected = it["DeletionProtectionConfig"]["Enabled"] == true;
+            let is_protected = entry["DeletionProtectionConfig"]["Enabled"] == true;
             check(
                 !is_protected,
                 "OperationDenied.DeletionProtection",
                 "Deletion protection is on.",
             )?;
-            let id = it["LoadBalancerId"].clone();
+            let id = entry["LoadBalancerId"].clone();
             for kind in ["network", "listener"] {
                 world.remove(kind, |object| object["LoadBalancerId"] == id);
             }
         }
         "UpdateLoadBalancerProtection" => {
             if let Some(text) = body["DeletionProtectionEnabled"].as_str() {
-                it["DeletionProtectionConfig"] = json!({"Enabled": text == "true"});
+                entry["DeletionProtectionConfig"] = json!({"Enabled": text == "true"});
             }
             if let Some(status) = body["ModificationProtectionStatus"].as_str() {
-                it["ModificationProtectionConfig"] = json!({"Status": status});
+                entry["ModificationProtectionConfig"] = json!({"Status": status});
             }
             return Ok(json!({}));
         }
         "UpdateLoadBalancerAttribute" | "UpdateLoadBalancerAddressTypeConfig" => {
-            merge(it, &shown(only(body, SETTINGS)));
+            merge(entry, &shown(only(body, SETTINGS)));
         }
-        "UpdateLoadBalancerZones" => it["ZoneMappings"] = zones(body),
+        "UpdateLoadBalancerZones" => entry["ZoneMappings"] = zones(body),
         "LoadBalancerJoinSecurityGroup" | "LoadBalancerLeaveSecurityGroup" => {
             let has_ids = array(&body["SecurityGroupIds"]).next().is_some();
             check(
@@ -236,7 +241,7 @@ fn change(world: &mut World, action: &str, body: &Value) -> Answer {
                 "MissingParameter.SecurityGroupIds",
                 "SecurityGroupIds is missing",
             )?;
-            let all = it["SecurityGroupIds"].as_array_mut();
+            let all = entry["SecurityGroupIds"].as_array_mut();
             let all = all.ok_or_else(|| Refused::new(500, "InternalError", "no list"))?;
             all.retain(|id| {
                 !array(&body["SecurityGroupIds"]).any(|security_group_id| security_group_id == id)
@@ -245,12 +250,12 @@ fn change(world: &mut World, action: &str, body: &Value) -> Answer {
                 all.extend(array(&body["SecurityGroupIds"]).cloned());
             }
         }
-        "EnableLoadBalancerIpv6Internet" => it["Ipv6AddressType"] = "Internet".into(),
-        "DisableLoadBalancerIpv6Internet" => it["Ipv6AddressType"] = "Intranet".into(),
+        "EnableLoadBalancerIpv6Internet" => entry["Ipv6AddressType"] = "Internet".into(),
+        "DisableLoadBalancerIpv6Internet" => entry["Ipv6AddressType"] = "Intranet".into(),
         "AttachCommonBandwidthPackageToLoadBalancer" => {
-            it["BandwidthPackageId"] = body["BandwidthPackageId"].clone()
+            entry["BandwidthPackageId"] = body["BandwidthPackageId"].clone()
         }
-        "DetachCommonBandwidthPackageFromLoadBalancer" => it["BandwidthPackageId"] = Value::Null,
+        "DetachCommonBandwidthPackageFromLoadBalancer" => entry["BandwidthPackageId"] = Value::Null,
         _ => return refuse("InvalidAction.NotFound", action),
     }
     later(world, json!({}))
@@ -259,23 +264,29 @@ fn change(world: &mut World, action: &str, body: &Value) -> Answer {
 fn group(world: &mut World, action: &str, body: &Value) -> Answer {
     if action == "CreateServerGroup" {
         world.find("vpc", "VpcId", &body["VpcId"], "ResourceNotFound.vpc")?;
-        let mut it = json!({"ServerGroupType": "Instance", "Protocol": "TCP", "Scheduler": "Wrr", "AddressIPVersion": "ipv4",
+        let mut other_object = json!({"ServerGroupType": "Instance", "Protocol": "TCP", "Scheduler": "Wrr", "AddressIPVersion": "ipv4",
             "ConnectionDrainEnabled": false, "PreserveClientIpEnabled": true, "_servers": []});
-        merge(&mut it, &shown(only(body, GROUP)));
-        it["HealthCheck"] = json!({"HealthCheckEnabled": true, "HealthCheckType": "TCP"});
-        merge(&mut it["HealthCheck"], &typed(&body["HealthCheckConfig"]));
-        let needs_port =
-            it["AnyPortEnabled"] == true && it["HealthCheck"]["HealthCheckEnabled"] == true;
-        let has_port = number(&it["HealthCheck"]["HealthCheckConnectPort"]) > Some(0);
+        merge(&mut other_object, &shown(only(body, GROUP)));
+        other_object["HealthCheck"] = json!({"HealthCheckEnabled": true, "HealthCheckType": "TCP"});
+        merge(
+            &mut other_object["HealthCheck"],
+            &typed(&body["HealthCheckConfig"]),
+        );
+        let needs_port = other_object["AnyPortEnabled"] == true
+            && other_object["HealthCheck"]["HealthCheckEnabled"] == true;
+        let has_port = number(&other_object["HealthCheck"]["HealthCheckConnectPort"]) > Some(0);
         check(
             !needs_port || has_port,
             "MissingParameter.HealthCheckConnectPort",
             "HealthCheckConnectPort is missing",
         )?;
         let id = format!("sgp-{}", world.number());
-        (it["ServerGroupId"], it["ServerGroupStatus"], it["Tags"]) =
-            (id.clone().into(), "Available".into(), tags(body, TAG));
-        world.add("group", it);
+        (
+            other_object["ServerGroupId"],
+            other_object["ServerGroupStatus"],
+            other_object["Tags"],
+        ) = (id.clone().into(), "Available".into(), tags(body, TAG));
+        world.add("group", other_object);
         return later(world, json!({"ServerGroupId": id}));
     }
     let id = body["ServerGroupId"].clone();
@@ -286,14 +297,14 @@ fn group(world: &mut World, action: &str, body: &Value) -> Answer {
         "at most 40 servers in a request",
     )?;
     if action == "AddServersToServerGroup" {
-        for it in servers
+        for current in servers
             .iter()
             .filter(|server| server["ServerType"] == "Ecs")
         {
             let found = world.find(
                 "instance",
                 "InstanceId",
-                &it["ServerId"],
+                &current["ServerId"],
                 "ResourceNotFound.server",
             )?;
             check(
@@ -308,7 +319,7 @@ fn group(world: &mut World, action: &str, body: &Value) -> Answer {
         .all("listener")
         .iter()
         .any(|object| object["ServerGroupId"] == id && object["_account"] == account);
-    let it = world.find(
+    let entry = world.find(
         "group",
         "ServerGroupId",
         &id,
@@ -327,11 +338,14 @@ fn group(world: &mut World, action: &str, body: &Value) -> Answer {
             world.remove("group", |group| group["ServerGroupId"] == id);
         }
         "UpdateServerGroupAttribute" => {
-            merge(it, &shown(only(body, GROUP)));
-            merge(&mut it["HealthCheck"], &typed(&body["HealthCheckConfig"]));
+            merge(entry, &shown(only(body, GROUP)));
+            merge(
+                &mut entry["HealthCheck"],
+                &typed(&body["HealthCheckConfig"]),
+            );
         }
         _ => {
-            let all = it["_servers"]
+            let all = entry["_servers"]
                 .as_array_mut()
                 .ok_or_else(|| Refused::new(500, "InternalError", "no list"))?;
             all.retain(|object| !servers.iter().any(|server| is_same(object, server)));
@@ -390,23 +404,23 @@ fn change_listener(world: &mut World, action: &str, body: &Value) -> Answer {
             "Mismatch.AnyPortEnabled",
             "A range of ports needs a server group for any port.",
         )?;
-        let mut it = json!({"IdleTimeout": 900, "ProxyProtocolEnabled": false, "Cps": 0, "ListenerStatus": "Running"});
-        merge(&mut it, &only(body, LISTENER));
+        let mut current = json!({"IdleTimeout": 900, "ProxyProtocolEnabled": false, "Cps": 0, "ListenerStatus": "Running"});
+        merge(&mut current, &only(body, LISTENER));
         for key in ["StartPort", "EndPort"] {
-            it[key] = body[key].as_str().filter(|_| is_range).into();
+            current[key] = body[key].as_str().filter(|_| is_range).into();
         }
         let id = format!("lsn-{}", world.number());
-        it["ListenerId"] = id.clone().into();
-        world.add("listener", it);
+        current["ListenerId"] = id.clone().into();
+        world.add("listener", current);
         return later(world, json!({"ListenerId": id}));
     }
     let fields = only(body, LISTENER);
-    let it = listener(world, body)?;
+    let entry = listener(world, body)?;
     match action {
         "AssociateAdditionalCertificatesWithListener"
         | "DisassociateAdditionalCertificatesWithListener" => {
             check(
-                it["ListenerProtocol"] == "TCPSSL",
+                entry["ListenerProtocol"] == "TCPSSL",
                 "OperationDenied.ListenerProtocol",
                 "only with TCPSSL",
             )?;
@@ -417,13 +431,13 @@ fn change_listener(world: &mut World, action: &str, body: &Value) -> Answer {
                 "1 to 15 certificates in a request",
             )?;
             let other =
-                array(&it["_additional"]).filter(|id| !array(ids).any(|object| object == *id));
+                array(&entry["_additional"]).filter(|id| !array(ids).any(|object| object == *id));
             let new = array(ids).filter(|_| action.starts_with('A'));
-            it["_additional"] = other.chain(new).cloned().collect();
+            entry["_additional"] = other.chain(new).cloned().collect();
         }
-        "UpdateListenerAttribute" => merge(it, &fields),
-        "StartListener" => it["ListenerStatus"] = "Running".into(),
-        "StopListener" => it["ListenerStatus"] = "Stopped".into(),
+        "UpdateListenerAttribute" => merge(entry, &fields),
+        "StartListener" => entry["ListenerStatus"] = "Running".into(),
+        "StopListener" => entry["ListenerStatus"] = "Stopped".into(),
         "DeleteListener" => {
             let id = body["ListenerId"].clone();
             world.remove("listener", |listener| listener["ListenerId"] == id);

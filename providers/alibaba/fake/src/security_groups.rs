@@ -47,13 +47,13 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             )?;
             world.find("vpc", "VpcId", &body["VpcId"], "InvalidVpcId.NotFound")?;
             let id = format!("sg-bp1{}", world.number());
-            let mut it = only(
+            let mut other_only = only(
                 body,
                 "SecurityGroupName SecurityGroupType VpcId Description ResourceGroupId",
             );
-            (it["SecurityGroupId"], it["_rules"]) = (id.clone().into(), json!([]));
-            it["Tags"] = json!({"Tag": tags(body, TAG)});
-            world.add("security group", it);
+            (other_only["SecurityGroupId"], other_only["_rules"]) = (id.clone().into(), json!([]));
+            other_only["Tags"] = json!({"Tag": tags(body, TAG)});
+            world.add("security group", other_only);
             Ok(json!({"SecurityGroupId": id}))
         }
         "AuthorizeSecurityGroup" => {
@@ -63,14 +63,16 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
                 "InvalidParam.Permissions",
                 "1 to 100 permissions in a request.",
             )?;
-            for it in &new {
-                let is_known = ["accept", "drop"].contains(&text(&it["Policy"]));
+            for other_new in &new {
+                let is_known = ["accept", "drop"].contains(&text(&other_new["Policy"]));
                 check(
                     is_known,
                     "InvalidPolicy.Malformed",
                     "Policy is accept or drop.",
                 )?;
-                let priority = text(&it["Priority"]).parse::<u32>().unwrap_or_default();
+                let priority = text(&other_new["Priority"])
+                    .parse::<u32>()
+                    .unwrap_or_default();
                 check(
                     (1..=100).contains(&priority),
                     "InvalidPriority.Malformed",
@@ -78,15 +80,15 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
                 )?;
                 let sources = ["SourceCidrIp", "Ipv6SourceCidrIp"]
                     .iter()
-                    .filter(|key| it[**key].is_string())
+                    .filter(|key| other_new[**key].is_string())
                     .count();
                 check(
                     sources == 1,
                     "InvalidParam.SourceIp",
                     "One of SourceCidrIp and Ipv6SourceCidrIp is due.",
                 )?;
-                let is_all = it["PortRange"] == "-1/-1"
-                    && text(&it["IpProtocol"]).eq_ignore_ascii_case("all");
+                let is_all = other_new["PortRange"] == "-1/-1"
+                    && text(&other_new["IpProtocol"]).eq_ignore_ascii_case("all");
                 check(
                     is_all,
                     "InvalidIpProtocol.Malformed",
@@ -94,8 +96,8 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
                 )?;
             }
             let numbers: Vec<_> = new.iter().map(|_| world.number()).collect();
-            let it = world.find("security group", "SecurityGroupId", &id, NO_GROUP)?;
-            let all = it["_rules"].as_array_mut().into_iter().next();
+            let current = world.find("security group", "SecurityGroupId", &id, NO_GROUP)?;
+            let all = current["_rules"].as_array_mut().into_iter().next();
             let Some(all) = all else {
                 return refuse("InternalError", "no list");
             };
@@ -124,8 +126,8 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
                 "InvalidParam.SecurityGroupRuleId",
                 "1 to 100 rules in a request.",
             )?;
-            let it = world.find("security group", "SecurityGroupId", &id, NO_GROUP)?;
-            let all = it["_rules"].as_array_mut();
+            let entry = world.find("security group", "SecurityGroupId", &id, NO_GROUP)?;
+            let all = entry["_rules"].as_array_mut();
             all.into_iter()
                 .for_each(|all| all.retain(|rule| !gone.contains(&rule["SecurityGroupRuleId"])));
             Ok(json!({}))

@@ -130,18 +130,18 @@ fn balancer<'a>(world: &'a mut World, body: &Value) -> Result<&'a mut Value, Ref
 fn create(world: &mut World, body: &Value) -> Answer {
     let count = world.number();
     let [.., high, low] = count.to_be_bytes();
-    let mut it = json!({"AddressType": "internet", "AddressIPVersion": "ipv4", "DeleteProtection": "off", "InternetChargeType": "paybytraffic",
+    let mut object = json!({"AddressType": "internet", "AddressIPVersion": "ipv4", "DeleteProtection": "off", "InternetChargeType": "paybytraffic",
         "ModificationProtectionStatus": "NonProtection", "InstanceChargeType": "PayByCLCU", "LoadBalancerName": format!("lb-{count}"),
         "Address": format!("198.18.{high}.{low}")});
-    merge(&mut it, &only(body, SETTINGS));
-    let is_internal = it["AddressType"] == "intranet";
+    merge(&mut object, &only(body, SETTINGS));
+    let is_internal = object["AddressType"] == "intranet";
     check(
-        !is_internal || it["VSwitchId"].is_string(),
+        !is_internal || object["VSwitchId"].is_string(),
         "VSwitchIdRequired",
         "VSwitchId is required.",
     )?;
     if is_internal {
-        let vswitch = it["VSwitchId"].clone();
+        let vswitch = object["VSwitchId"].clone();
         let found = world.find(
             "vswitch",
             "VSwitchId",
@@ -155,9 +155,9 @@ fn create(world: &mut World, body: &Value) -> Answer {
             "The vSwitch has no available address.",
         )?;
     }
-    it["LoadBalancerId"] = format!("lb-bp1{count:06}").into();
-    it["LoadBalancerStatus"] = "active".into();
-    (it["NetworkType"], it["RegionId"]) = (
+    object["LoadBalancerId"] = format!("lb-bp1{count:06}").into();
+    object["LoadBalancerStatus"] = "active".into();
+    (object["NetworkType"], object["RegionId"]) = (
         if is_internal {
             "vpc".into()
         } else {
@@ -165,10 +165,10 @@ fn create(world: &mut World, body: &Value) -> Answer {
         },
         REGION.into(),
     );
-    it["Tags"] = json!({"Tag": tags(body, TAG)});
-    world.add("classic", it.clone());
+    object["Tags"] = json!({"Tag": tags(body, TAG)});
+    world.add("classic", object.clone());
     Ok(only(
-        &it,
+        &object,
         "LoadBalancerId LoadBalancerName Address AddressIPVersion NetworkType VSwitchId ResourceGroupId",
     ))
 }
@@ -223,11 +223,11 @@ fn group(world: &mut World, action: &str, body: &Value) -> Answer {
         return Ok(json!({"VServerGroups": {"VServerGroup": shown}}));
     }
     let new = backends(body, "BackendServers")?;
-    for it in &new {
+    for other_new in &new {
         let code = "ObtainIpFail";
-        let is_instance = it["Type"] != "eni";
+        let is_instance = other_new["Type"] != "eni";
         if is_instance && action != "RemoveVServerGroupBackendServers" {
-            let vpc = world.find("instance", "InstanceId", &it["ServerId"], code)?["VpcAttributes"]
+            let vpc = world.find("instance", "InstanceId", &other_new["ServerId"], code)?["VpcAttributes"]
                 ["VpcId"]
                 .clone();
             check(
@@ -240,10 +240,10 @@ fn group(world: &mut World, action: &str, body: &Value) -> Answer {
     let list = |all: &[Value]| json!({"BackendServers": {"BackendServer": all}});
     if action == "CreateVServerGroup" {
         let id = format!("rsp-bp1{}", world.number());
-        let mut it = only(body, "LoadBalancerId VServerGroupName");
-        it["VServerGroupId"] = id.clone().into();
-        merge(&mut it, &list(&new));
-        world.add("vgroup", it);
+        let mut other_only = only(body, "LoadBalancerId VServerGroupName");
+        other_only["VServerGroupId"] = id.clone().into();
+        merge(&mut other_only, &list(&new));
+        world.add("vgroup", other_only);
         let mut answer = list(&new);
         answer["VServerGroupId"] = id.into();
         return Ok(answer);
@@ -270,14 +270,14 @@ fn group(world: &mut World, action: &str, body: &Value) -> Answer {
     }
     let old = backends(body, "OldBackendServers")?;
     let newer = backends(body, "NewBackendServers")?;
-    let it = world.find(
+    let current = world.find(
         "vgroup",
         "VServerGroupId",
         &id,
         "InvalidVServerGroupId.NotFound",
     )?;
     if action != "DescribeVServerGroupAttribute" {
-        let all = it["BackendServers"]["BackendServer"].as_array_mut();
+        let all = current["BackendServers"]["BackendServer"].as_array_mut();
         let all = all.ok_or_else(|| Refused::new(500, "InternalError", "no list"))?;
         match action {
             "AddVServerGroupBackendServers" => {
@@ -292,13 +292,13 @@ fn group(world: &mut World, action: &str, body: &Value) -> Answer {
                 all.extend(newer);
             }
             _ => {
-                for it in all.iter_mut() {
+                for entry in all.iter_mut() {
                     new.iter()
-                        .filter(|new| is_server(it, new))
+                        .filter(|new| is_server(entry, new))
                         .cloned()
                         .collect::<Vec<_>>()
                         .iter()
-                        .for_each(|new| merge(it, new));
+                        .for_each(|new| merge(entry, new));
                 }
             }
         }
@@ -309,7 +309,7 @@ fn group(world: &mut World, action: &str, body: &Value) -> Answer {
         ""
     };
     Ok(only(
-        it,
+        current,
         &format!("VServerGroupId VServerGroupName BackendServers {shown}"),
     ))
 }
@@ -347,25 +347,25 @@ fn domain(world: &mut World, action: &str, body: &Value) -> Answer {
                 "DomainExtensionAlreadyExist",
                 "The domain has an extension.",
             )?;
-            let mut it = only(
+            let mut current = only(
                 body,
                 "LoadBalancerId ListenerPort Domain ServerCertificateId",
             );
             let id = format!("de-bp1{}", world.number());
-            it["DomainExtensionId"] = id.clone().into();
-            world.add("domain", it);
+            current["DomainExtensionId"] = id.clone().into();
+            world.add("domain", current);
             Ok(json!({"DomainExtensionId": id, "ListenerPort": port}))
         }
         _ => {
             let id = body["DomainExtensionId"].clone();
-            let it = world.find(
+            let entry = world.find(
                 "domain",
                 "DomainExtensionId",
                 &id,
                 "InvalidDomainExtensionId.NotFound",
             )?;
             match action {
-                "SetDomainExtensionAttribute" => merge(it, &only(body, "ServerCertificateId")),
+                "SetDomainExtensionAttribute" => merge(entry, &only(body, "ServerCertificateId")),
                 "DeleteDomainExtension" => {
                     drop(world.remove("domain", |domain| domain["DomainExtensionId"] == id))
                 }
@@ -440,9 +440,10 @@ fn listener(world: &mut World, action: &str, body: &Value) -> Answer {
             "ListenerAlreadyExists",
             "There is already a listener bound to the port.",
         )?;
-        let mut it = json!({"ListenerProtocol": protocol, "Status": "stopped", "Scheduler": "rr"});
-        set(&mut it, &protocol, body);
-        world.add("classic listener", it);
+        let mut current =
+            json!({"ListenerProtocol": protocol, "Status": "stopped", "Scheduler": "rr"});
+        set(&mut current, &protocol, body);
+        world.add("classic listener", current);
         return Ok(json!({}));
     }
     if action == "DeleteLoadBalancerListener" {
@@ -470,43 +471,43 @@ fn listener(world: &mut World, action: &str, body: &Value) -> Answer {
         .find(|classic_listener| {
             classic_listener["_account"] == account && is_it(classic_listener)
         });
-    let Some(it) = found else {
+    let Some(entry) = found else {
         return refuse(
             "InvalidParameter.ListenerNotFound.NotFound",
             "The listener does not exist.",
         );
     };
     match action {
-        "StartLoadBalancerListener" => it["Status"] = "running".into(),
-        "StopLoadBalancerListener" => it["Status"] = "stopped".into(),
+        "StartLoadBalancerListener" => entry["Status"] = "running".into(),
+        "StopLoadBalancerListener" => entry["Status"] = "stopped".into(),
         "DeleteLoadBalancerListener" => drop(world.remove("classic listener", is_it)),
         _ if action.starts_with("Describe") => {
-            let mut shown = it.clone();
+            let mut shown = entry.clone();
             let own = shown[&config].take();
             merge(&mut shown, &own);
             return Ok(shown);
         }
-        _ => set(it, &protocol, body),
+        _ => set(entry, &protocol, body),
     }
     Ok(json!({}))
 }
 
 /// Sets the fields of a listener where answers show them.
-fn set(it: &mut Value, protocol: &str, body: &Value) {
+fn set(object: &mut Value, protocol: &str, body: &Value) {
     let config = format!("{}ListenerConfig", protocol.to_uppercase());
-    if !it[&config].is_object() {
-        it[&config] = json!({"HealthCheck": "on"});
+    if !object[&config].is_object() {
+        object[&config] = json!({"HealthCheck": "on"});
     }
     for (key, value) in typed(body).as_object().into_iter().flatten() {
         match &**key {
             "RegionId" | "VServerGroup" => {}
-            "AclId" => it["AclIds"] = text(value).split(',').map(|id| json!(id)).collect(),
-            "healthCheckInterval" => it[&config]["HealthCheckInterval"] = value.clone(),
-            "HealthCheckSwitch" => it[&config]["HealthCheck"] = value.clone(),
-            "ProxyProtocolV2Enabled" => it[&config][key] = value.to_string().into(),
-            "ListenerPort" => it[key] = json!(number(value)),
-            _ if SHARED.contains(&&**key) => it[key] = value.clone(),
-            _ => it[&config][key] = value.clone(),
+            "AclId" => object["AclIds"] = text(value).split(',').map(|id| json!(id)).collect(),
+            "healthCheckInterval" => object[&config]["HealthCheckInterval"] = value.clone(),
+            "HealthCheckSwitch" => object[&config]["HealthCheck"] = value.clone(),
+            "ProxyProtocolV2Enabled" => object[&config][key] = value.to_string().into(),
+            "ListenerPort" => object[key] = json!(number(value)),
+            _ if SHARED.contains(&&**key) => object[key] = value.clone(),
+            _ => object[&config][key] = value.clone(),
         }
     }
 }

@@ -134,8 +134,10 @@ fn nested(parameters: impl Iterator<Item = (String, String)>) -> Value {
     listed(tree)
 }
 
-fn listed(it: Value) -> Value {
-    let Value::Object(fields) = it else { return it };
+fn listed(object: Value) -> Value {
+    let Value::Object(fields) = object else {
+        return object;
+    };
     let mut items: Vec<_> = fields
         .iter()
         .filter_map(|(key, value)| Some((key.parse::<u32>().ok()?, value)))
@@ -160,8 +162,8 @@ pub(crate) fn answer(mut fields: Value) -> Reply {
     Reply::new(200, fields)
 }
 
-fn strip(it: &mut Value) {
-    match it {
+fn strip(object: &mut Value) {
+    match object {
         Value::Object(fields) => {
             fields.retain(|key, value| !key.starts_with('_') && !value.is_null());
             fields.values_mut().for_each(strip);

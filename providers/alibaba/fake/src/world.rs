@@ -127,11 +127,11 @@ pub(crate) fn tags(body: &Value, [key, value]: [&str; 2]) -> Value {
         .collect()
 }
 
-fn tag_values<'a>(it: &'a Value, key: &'a str) -> impl Iterator<Item = &'a str> {
-    let all = if it["Tags"].is_array() {
-        &it["Tags"]
+fn tag_values<'a>(object: &'a Value, key: &'a str) -> impl Iterator<Item = &'a str> {
+    let all = if object["Tags"].is_array() {
+        &object["Tags"]
     } else {
-        &it["Tags"]["Tag"]
+        &object["Tags"]["Tag"]
     };
     array(all)
         .filter(move |tag| tag["Key"] == key || tag["TagKey"] == key)
@@ -144,9 +144,10 @@ fn tag_values<'a>(it: &'a Value, key: &'a str) -> impl Iterator<Item = &'a str> 
 }
 
 /// Returns `true` if an object has all tags of a request; one without a value may have any.
-pub(crate) fn has_tags(it: &Value, body: &Value) -> bool {
+pub(crate) fn has_tags(object: &Value, body: &Value) -> bool {
     array(&body["Tag"]).all(|tag| {
-        tag_values(it, text(&tag["Key"])).any(|has| tag["Value"].is_null() || tag["Value"] == has)
+        tag_values(object, text(&tag["Key"]))
+            .any(|has| tag["Value"].is_null() || tag["Value"] == has)
     })
 }
 
@@ -162,11 +163,11 @@ pub(crate) fn change_tags(
         object["_account"] == account
             && array(&body["ResourceId"]).any(|wanted| *wanted == object[id])
     };
-    for it in all.iter_mut().filter(|object| is_meant(object)) {
-        let list = if it["Tags"].is_array() {
-            &mut it["Tags"]
+    for entry in all.iter_mut().filter(|object| is_meant(object)) {
+        let list = if entry["Tags"].is_array() {
+            &mut entry["Tags"]
         } else {
-            &mut it["Tags"]["Tag"]
+            &mut entry["Tags"]["Tag"]
         };
         let Some(list) = list.as_array_mut() else {
             continue;
@@ -222,11 +223,11 @@ impl World {
             .filter(|job| job.due <= now)
             .map(|job| job.id.clone())
             .collect();
-        for it in self.each("network") {
-            if it["LoadBalancerStatus"] == "Provisioning"
-                && over.iter().any(|id| it["_job"] == **id)
+        for object in self.each("network") {
+            if object["LoadBalancerStatus"] == "Provisioning"
+                && over.iter().any(|id| object["_job"] == **id)
             {
-                it["LoadBalancerStatus"] = "Active".into();
+                object["LoadBalancerStatus"] = "Active".into();
             }
         }
     }

@@ -356,12 +356,15 @@ impl AlibabaLoadBalancers {
                 .api
                 .tokens(query.set(key, ips), ("MaxResults", 500), place, &shared, id)
                 .await?;
-            for it in all.complete()?.into_items() {
-                let private = list(&it["PrivateIpSets"], "PrivateIpSet")
+            for entry in all.complete()?.into_items() {
+                let private = list(&entry["PrivateIpSets"], "PrivateIpSet")
                     .map(|set| text(set, "PrivateIpAddress"));
-                let ipv6 = list(&it["Ipv6Sets"], "Ipv6Set").map(|set| text(set, "Ipv6Address"));
-                for ip in private.chain(ipv6).chain([text(&it, "PrivateIpAddress")]) {
-                    found.insert(ip.to_owned(), Some(id(&it)));
+                let ipv6 = list(&entry["Ipv6Sets"], "Ipv6Set").map(|set| text(set, "Ipv6Address"));
+                for ip in private
+                    .chain(ipv6)
+                    .chain([text(&entry, "PrivateIpAddress")])
+                {
+                    found.insert(ip.to_owned(), Some(id(&entry)));
                 }
             }
         }

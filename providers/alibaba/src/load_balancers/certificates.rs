@@ -141,10 +141,12 @@ impl Work<'_> {
                 .iter()
                 .find(|object| text(object, "Domain") == *domain)
             {
-                Some(it) if text(it, "ServerCertificateId") == *certificate => continue,
-                Some(it) => {
+                Some(other_object) if text(other_object, "ServerCertificateId") == *certificate => {
+                    continue;
+                }
+                Some(current) => {
                     let query = Query::new(SLB, "SetDomainExtensionAttribute");
-                    query.set("DomainExtensionId", &it["DomainExtensionId"])
+                    query.set("DomainExtensionId", &current["DomainExtensionId"])
                 }
                 None => self
                     .query("CreateDomainExtension")
@@ -154,13 +156,13 @@ impl Work<'_> {
             self.send(query.set("ServerCertificateId", certificate))
                 .await?;
         }
-        for it in there
+        for entry in there
             .iter()
             .filter(|object| !wanted.contains_key(text(object, "Domain")))
         {
             let query = Query::new(SLB, "DeleteDomainExtension");
             match self
-                .send(query.set("DomainExtensionId", &it["DomainExtensionId"]))
+                .send(query.set("DomainExtensionId", &entry["DomainExtensionId"]))
                 .await
             {
                 Err(error) if error.is_not_found() => {}

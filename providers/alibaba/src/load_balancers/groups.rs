@@ -49,14 +49,14 @@ impl Work<'_> {
             } else {
                 "Type"
             };
-            let mut it = json!({"ServerId": id, key: kind, "Port": port});
+            let mut object = json!({"ServerId": id, key: kind, "Port": port});
             if let Some(ip) = ip {
-                it["ServerIp"] = json!(ip);
+                object["ServerIp"] = json!(ip);
             }
             if is_whole {
-                (it["Weight"], it["Description"]) = (json!(weight), json!(description));
+                (object["Weight"], object["Description"]) = (json!(weight), json!(description));
             }
-            it
+            object
         };
         targets
             .filter(|target| !is_unresolved(target))

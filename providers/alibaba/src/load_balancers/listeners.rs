@@ -165,25 +165,28 @@ impl Work<'_> {
                 let is_it = |object: &&Value| {
                     span(object) == ends && object["ListenerProtocol"] == *protocol
                 };
-                let Some(it) = list(&answer, "Listeners").find(is_it) else {
+                let Some(listeners) = list(&answer, "Listeners").find(is_it) else {
                     return Err(error);
                 };
                 self.check_takeover(
                     port,
                     &description,
-                    [text(it, "ListenerDescription"), text(it, "ServerGroupId")],
+                    [
+                        text(listeners, "ListenerDescription"),
+                        text(listeners, "ServerGroupId"),
+                    ],
                 )?;
                 let plain = plain.matching(|key| {
                     !["ListenerProtocol", "ListenerPort", "StartPort", "EndPort"].contains(&key)
                 });
-                let query =
-                    Query::new(NLB, "UpdateListenerAttribute").set("ListenerId", &it["ListenerId"]);
+                let query = Query::new(NLB, "UpdateListenerAttribute")
+                    .set("ListenerId", &listeners["ListenerId"]);
                 let query = query
                     .fields(listener_fields(&plain))
                     .set("ServerGroupId", self.pool_id(pool));
                 self.send(query.set("ListenerDescription", description))
                     .await?;
-                it.clone()
+                listeners.clone()
             }
             answer => self.cloud.api.wait(answer?).await?,
         };

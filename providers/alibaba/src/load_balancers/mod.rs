@@ -370,8 +370,10 @@ impl AlibabaLoadBalancers {
             .await?
             .complete()?;
         let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for it in found.into_items() {
-            if let (Some(id), Some(ip)) = (it["InstanceId"].as_str(), it["IpAddress"].as_str()) {
+        for entry in found.into_items() {
+            if let (Some(id), Some(ip)) =
+                (entry["InstanceId"].as_str(), entry["IpAddress"].as_str())
+            {
                 all.entry(id.to_owned()).or_default().push(ip.to_owned());
             }
         }

@@ -88,7 +88,7 @@ pub(super) fn ports(
         .and_then(|spec| spec.ports.as_deref())
         .unwrap_or_default();
     let mut all: Vec<Port> = Vec::new();
-    for (it, port) in of_service.iter().zip(each_port(service, &["TCP", "UDP"])) {
+    for (other_object, port) in of_service.iter().zip(each_port(service, &["TCP", "UDP"])) {
         let port = match port {
             Ok(port) if port.node_port == 0 && mode != Mode::Pods => {
                 annotations.mistake(format!(
@@ -128,7 +128,7 @@ pub(super) fn ports(
             ));
         }
         let (target, target_part) = target(
-            &serde_json::to_value(&it.target_port).unwrap_or_default(),
+            &serde_json::to_value(&other_object.target_port).unwrap_or_default(),
             port.number,
         );
         let range = ranges.get(&port.number).copied();
@@ -155,7 +155,7 @@ pub(super) fn ports(
             range,
             transport: port.protocol,
             node_port: port.node_port,
-            name: it.name.clone().unwrap_or_default(),
+            name: other_object.name.clone().unwrap_or_default(),
             target,
             pool: groups
                 .get(&port.number)
@@ -173,28 +173,30 @@ pub(super) fn ports(
         }
         all.push(match is_network {
             false => {
-                let mut it = classic.clone();
-                it["Protocol"] = json!(protocol);
-                it["Status"] = json!("running");
-                it["ServerCertificateId"] = json!(certificates.first());
+                let mut current = classic.clone();
+                current["Protocol"] = json!(protocol);
+                current["Status"] = json!("running");
+                current["ServerCertificateId"] = json!(certificates.first());
                 if let Some(to) = forwards.get(&port.number).filter(|_| protocol == "http") {
-                    it["ForwardPort"] = json!(to);
+                    current["ForwardPort"] = json!(to);
                 }
-                it.as_object_mut()
+                current
+                    .as_object_mut()
                     .into_iter()
                     .for_each(|object| object.retain(|field, _| has_field(&protocol, field)));
                 Port {
-                    listener: attributes(&ClassicListener(it)),
+                    listener: attributes(&ClassicListener(current)),
                     ..place
                 }
             }
             true => {
-                let mut it = network.clone();
-                it["ListenerProtocol"] = json!(protocol.to_uppercase());
-                it["ListenerStatus"] = json!("Running");
-                it["ListenerPort"] = json!(if range.is_some() { 0 } else { port.number });
+                let mut entry = network.clone();
+                entry["ListenerProtocol"] = json!(protocol.to_uppercase());
+                entry["ListenerStatus"] = json!("Running");
+                entry["ListenerPort"] = json!(if range.is_some() { 0 } else { port.number });
                 if let Some(range) = range {
-                    (it["StartPort"], it["EndPort"]) = (json!(range.first), json!(range.last));
+                    (entry["StartPort"], entry["EndPort"]) =
+                        (json!(range.first), json!(range.last));
                 }
                 let is_of_tls = |field: &str| {
                     field == "SecurityPolicyId"
@@ -202,7 +204,8 @@ pub(super) fn ports(
                             .iter()
                             .any(|text| field.starts_with(text) && field != "Cps")
                 };
-                it.as_object_mut()
+                entry
+                    .as_object_mut()
                     .into_iter()
                     .for_each(|object| object.retain(|field, _| is_tls || !is_of_tls(field)));
                 let mut group = group.clone();
@@ -217,7 +220,7 @@ pub(super) fn ports(
                     Attributes::default()
                 };
                 Port {
-                    listener: attributes(&NetworkListener(it)),
+                    listener: attributes(&NetworkListener(entry)),
                     group,
                     ..place
                 }

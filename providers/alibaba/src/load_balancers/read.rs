@@ -71,11 +71,11 @@ pub(super) fn span(listener: &Value) -> [u16; 2] {
 }
 
 /// Returns the tags of an object; the APIs write their fields differently.
-pub(super) fn tags(it: &Value) -> Tags {
-    let all = if it["Tags"].is_array() {
-        &it["Tags"]
+pub(super) fn tags(object: &Value) -> Tags {
+    let all = if object["Tags"].is_array() {
+        &object["Tags"]
     } else {
-        &it["Tags"]["Tag"]
+        &object["Tags"]["Tag"]
     };
     let either = |tag: &Value, keys: [&str; 2]| {
         keys.iter()
@@ -94,8 +94,8 @@ pub(super) fn tags(it: &Value) -> Tags {
         .collect()
 }
 
-pub(super) fn id_of(it: &Value) -> String {
-    text(it, "LoadBalancerId").to_owned()
+pub(super) fn id_of(object: &Value) -> String {
+    text(object, "LoadBalancerId").to_owned()
 }
 
 /// A load balancer that was found; of one of the user, the share of a Service.
@@ -109,27 +109,27 @@ pub(super) struct Found {
 impl Found {
     /// Returns the load balancer without its resources.
     pub(super) fn head(&self, is_network: bool) -> ObservedLoadBalancer {
-        let (it, mut tags) = (&self.object, tags(&self.object));
+        let (object, mut tags) = (&self.object, tags(&self.object));
         let ingress = match is_network {
-            false => Some(text(it, "Address"))
+            false => Some(text(object, "Address"))
                 .filter(|ip| !ip.is_empty())
                 .map(ObservedLoadBalancer::ip),
-            true => Some(text(it, "DNSName"))
+            true => Some(text(object, "DNSName"))
                 .filter(|name| !name.is_empty())
                 .map(ObservedLoadBalancer::host),
         };
-        let state = match text(it, "LoadBalancerStatus") {
+        let state = match text(object, "LoadBalancerStatus") {
             "Provisioning" | "Configuring" => State::Busy,
             status @ "CreateFailed" => State::Failed(status.to_owned()),
             _ => State::Ready,
         };
         let head = ObservedLoadBalancer {
-            id: id_of(it),
-            name: text(it, "LoadBalancerName").to_owned(),
+            id: id_of(object),
+            name: text(object, "LoadBalancerName").to_owned(),
             legacy_owner: tags.get(NAME_TAG).cloned(),
             kind: kind(is_network, self.share.is_some()),
             ingress: ingress.into_iter().collect(),
-            created: text(it, "CreateTime").parse().ok(),
+            created: text(object, "CreateTime").parse().ok(),
             state,
             ..ObservedLoadBalancer::default()
         };
@@ -263,21 +263,21 @@ impl AlibabaLoadBalancers {
                 });
             }
         };
-        for it in own {
-            add(it, None, &[]);
+        for other_object in own {
+            add(other_object, None, &[]);
         }
         let groups: Vec<_> = key::groups_of(identity.service).into_values().collect();
-        for it in requested {
+        for current in requested {
             let is_created = [NAME_TAG, CLUSTER_TAG]
                 .iter()
-                .any(|key| tags(&it).contains_key(*key));
+                .any(|key| tags(&current).contains_key(*key));
             match (is_created, identity.is_leaving()) {
                 (false, is_leaving) => {
-                    let is_used = shared.iter().any(|known| id_of(known) == id_of(&it));
+                    let is_used = shared.iter().any(|known| id_of(known) == id_of(&current));
                     if !is_leaving && !is_used {
-                        self.check_tag(&it)?;
+                        self.check_tag(&current)?;
                     }
-                    add(it, Some(&share), &groups);
+                    add(current, Some(&share), &groups);
                 }
                 (true, true) => {}
                 (true, false) => {
@@ -285,23 +285,23 @@ impl AlibabaLoadBalancers {
                         "annotation {}: load balancer {} was created by Kubernetes (tag {NAME_TAG} or {CLUSTER_TAG}); \
                          name one that you created",
                         key::ID.key(),
-                        id_of(&it)
+                        id_of(&current)
                     )));
                 }
             }
         }
-        for it in shared {
-            add(it, Some(&share), &groups);
+        for entry in shared {
+            add(entry, Some(&share), &groups);
         }
         Ok(found)
     }
 
     /// Refuses a load balancer of a user without the tag that an administrator requires.
-    fn check_tag(&self, it: &Value) -> Result<()> {
-        let tags = tags(it);
+    fn check_tag(&self, object: &Value) -> Result<()> {
+        let tags = tags(object);
         let place = format!(
             "load balancer {} of annotation {}",
-            id_of(it),
+            id_of(object),
             key::ID.key()
         );
         let tags = tags.iter().map(|(key, value)| tag_text(key, value));
@@ -381,9 +381,9 @@ impl AlibabaLoadBalancers {
                 .some_by_id(is_network, &unique.into_iter().collect::<Vec<_>>())
                 .await?;
             let found = meant.into_iter().filter_map(|(id, share)| {
-                let it = read.iter().find(|object| id_of(object) == id)?.clone();
+                let current = read.iter().find(|object| id_of(object) == id)?.clone();
                 Some(Found {
-                    object: it,
+                    object: current,
                     share,
                     groups: Vec::new(),
                 })

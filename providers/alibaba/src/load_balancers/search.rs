@@ -35,12 +35,13 @@ pub(super) struct Wanted {
 
 impl Wanted {
     /// Returns `true` for a load balancer that was created for the Service, as its tag or its name tells.
-    pub(super) fn is_own(&self, it: &Value) -> bool {
-        tags(it).get(NAME_TAG) == Some(&self.name) || text(it, "LoadBalancerName") == self.name
+    pub(super) fn is_own(&self, object: &Value) -> bool {
+        tags(object).get(NAME_TAG) == Some(&self.name)
+            || text(object, "LoadBalancerName") == self.name
     }
 
-    fn has(&self, it: &Value) -> bool {
-        self.is_own(it) || tags(it).contains_key(&self.share_tag)
+    fn has(&self, object: &Value) -> bool {
+        self.is_own(object) || tags(object).contains_key(&self.share_tag)
     }
 }
 
@@ -114,8 +115,8 @@ async fn search_one(api: &Api, is_network: bool, wanted: &Wanted) -> Result<Vec<
         by_tag(json!({"Key": wanted.share_tag})),
     )?;
     let mut all: Vec<Value> = Vec::new();
-    for it in [tagged, named, shared] {
-        let new = it.complete()?.into_items();
+    for object in [tagged, named, shared] {
+        let new = object.complete()?.into_items();
         all.extend(new.into_iter().filter(|new| wanted.has(new)));
     }
     Ok(all)

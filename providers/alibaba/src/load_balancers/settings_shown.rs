@@ -5,16 +5,16 @@ use serde_json::{Map, Value, json};
 use super::read::{list, text};
 
 /// Returns the fields of an object that the API shows. Another value has none.
-pub(super) fn fields(it: &Value) -> Map<String, Value> {
-    it.as_object().cloned().unwrap_or_default()
+pub(super) fn fields(object: &Value) -> Map<String, Value> {
+    object.as_object().cloned().unwrap_or_default()
 }
 
 /// Returns the settings of a CLB, with the values of requests: lists show the kind of payment as a number.
-pub(super) fn classic_balancer(it: &Value) -> Value {
-    let mut all = fields(it);
+pub(super) fn classic_balancer(object: &Value) -> Value {
+    let mut all = fields(object);
     let payment = match (
-        text(it, "InternetChargeTypeAlias"),
-        text(it, "InternetChargeType"),
+        text(object, "InternetChargeTypeAlias"),
+        text(object, "InternetChargeType"),
     ) {
         ("", "3") => "paybybandwidth",
         ("", "4") => "paybytraffic",
@@ -26,13 +26,13 @@ pub(super) fn classic_balancer(it: &Value) -> Value {
 }
 
 /// Returns the settings of a CLB's listener, with the names of requests.
-pub(super) fn classic_listener(it: &Value) -> Value {
-    let protocol = text(it, "ListenerProtocol").to_lowercase();
-    let of_protocol = &it[format!("{}ListenerConfig", protocol.to_uppercase())];
+pub(super) fn classic_listener(object: &Value) -> Value {
+    let protocol = text(object, "ListenerProtocol").to_lowercase();
+    let of_protocol = &object[format!("{}ListenerConfig", protocol.to_uppercase())];
     let mut all = fields(of_protocol);
     let mut set = |key: &str, value: Value| drop(all.insert(key.to_owned(), value));
     for key in ["Scheduler", "AclStatus", "AclType", "AclIds", "Status"] {
-        set(key, it[key].clone());
+        set(key, object[key].clone());
     }
     if ["tcp", "udp"].contains(&&*protocol) {
         let proxy = &of_protocol["ProxyProtocolV2Enabled"];
@@ -51,8 +51,8 @@ pub(super) fn classic_listener(it: &Value) -> Value {
 }
 
 /// Returns the settings of an NLB, with the names of requests.
-pub(super) fn network_balancer(it: &Value) -> Map<String, Value> {
-    let mut all = fields(it);
+pub(super) fn network_balancer(entry: &Value) -> Map<String, Value> {
+    let mut all = fields(entry);
     let zone = |zone: &Value| {
         let address = &zone["LoadBalancerAddresses"][0];
         let of_zone = ["ZoneId", "VSwitchId"].map(|key| (key, &zone[key]));
@@ -66,7 +66,7 @@ pub(super) fn network_balancer(it: &Value) -> Map<String, Value> {
     };
     all.insert(
         "ZoneMappings".to_owned(),
-        list(it, "ZoneMappings").map(zone).collect(),
+        list(entry, "ZoneMappings").map(zone).collect(),
     );
     all
 }

@@ -51,14 +51,14 @@ struct Rule {
 }
 
 impl Rule {
-    fn of(it: &Value) -> Self {
+    fn of(object: &Value) -> Self {
         let range = ["SourceCidrIp", "Ipv6SourceCidrIp"]
-            .map(|key| text(it, key))
+            .map(|key| text(object, key))
             .into_iter()
             .find(|text| !text.is_empty());
         Self {
-            id: text(it, "SecurityGroupRuleId").to_owned(),
-            accepts: text(it, "Policy").eq_ignore_ascii_case("accept"),
+            id: text(object, "SecurityGroupRuleId").to_owned(),
+            accepts: text(object, "Policy").eq_ignore_ascii_case("accept"),
             range: normal(range.unwrap_or_default()),
         }
     }
@@ -132,8 +132,8 @@ impl RangesGroup {
 }
 
 /// Returns `true` for an NLB with IPv6 addresses.
-pub(super) fn is_dual_stack(it: &Value) -> bool {
-    text(it, "AddressIpVersion").eq_ignore_ascii_case("DualStack")
+pub(super) fn is_dual_stack(object: &Value) -> bool {
+    text(object, "AddressIpVersion").eq_ignore_ascii_case("DualStack")
 }
 
 /// Returns the desired state in which an NLB loses the source ranges that the Service no longer has.
@@ -190,7 +190,7 @@ impl AlibabaLoadBalancers {
             .set("SecurityGroupName", group_name(name))
             .set("Tag", tags);
         let place = "/SecurityGroups/SecurityGroup";
-        let Some(it) = self
+        let Some(entry) = self
             .all_rules(query, place, "SecurityGroupId")
             .await?
             .into_iter()
@@ -198,7 +198,7 @@ impl AlibabaLoadBalancers {
         else {
             return Ok(None);
         };
-        let id = text(&it, "SecurityGroupId").to_owned();
+        let id = text(&entry, "SecurityGroupId").to_owned();
         let query = Query::new(ECS, "DescribeSecurityGroupAttribute").set("SecurityGroupId", &id);
         let query = query.set("Direction", "ingress");
         let all = self
@@ -212,7 +212,7 @@ impl AlibabaLoadBalancers {
         let rules = all.iter().filter(is_ours).map(Rule::of).collect();
         Ok(Some(RangesGroup {
             id,
-            object: it,
+            object: entry,
             rules,
         }))
     }

@@ -78,7 +78,7 @@ pub(super) fn object<R: Resource + DeserializeOwned + Default>(
     annotations: &mut Annotations<'_>,
 ) -> Value {
     match serde_json::to_value(filled::<R>(annotations)) {
-        Ok(it @ Value::Object(_)) => it,
+        Ok(entry @ Value::Object(_)) => entry,
         _ => json!({}),
     }
 }

@@ -119,25 +119,25 @@ impl AlibabaLoadBalancers {
     }
 
     /// Returns a listener of a CLB, with the further certificates of one of the cluster.
-    async fn classic_listener<'a>(&self, it: &'a Value) -> Result<Listener<'a>> {
-        let (mut all, description) = (classic_listener(it), text(it, "Description"));
+    async fn classic_listener<'a>(&self, entry: &'a Value) -> Result<Listener<'a>> {
+        let (mut all, description) = (classic_listener(entry), text(entry, "Description"));
         if all["Protocol"] == "https"
             && self.is_of_cluster(CLASSIC, description)
             && let Some(all) = all.as_object_mut()
         {
-            all.insert(DOMAINS.to_owned(), self.domains_of(it).await?);
+            all.insert(DOMAINS.to_owned(), self.domains_of(entry).await?);
         }
         Ok(Listener {
-            object: it,
+            object: entry,
             description,
             settings: Attributes::observed(&ClassicListener(all))?,
         })
     }
 
     /// Returns a listener of an NLB, with the further certificates of one of the cluster.
-    async fn network_listener<'a>(&self, it: &'a Value) -> Result<Listener<'a>> {
-        let (mut all, description) = (fields(it), text(it, "ListenerDescription"));
-        let [first, last] = span(it);
+    async fn network_listener<'a>(&self, entry: &'a Value) -> Result<Listener<'a>> {
+        let (mut all, description) = (fields(entry), text(entry, "ListenerDescription"));
+        let [first, last] = span(entry);
         let port = |port| {
             if first == last {
                 Value::Null
@@ -149,13 +149,13 @@ impl AlibabaLoadBalancers {
             ("StartPort".to_owned(), port(first)),
             ("EndPort".to_owned(), port(last)),
         ]);
-        if it["ListenerProtocol"] == "TCPSSL" && self.is_of_cluster(NETWORK, description) {
-            all.insert(ADDITIONAL.to_owned(), self.additional_of(it).await?);
+        if entry["ListenerProtocol"] == "TCPSSL" && self.is_of_cluster(NETWORK, description) {
+            all.insert(ADDITIONAL.to_owned(), self.additional_of(entry).await?);
         }
         let settings =
-            Attributes::observed(&NetworkListener(all.into()))?.set(ID, text(it, "ListenerId"));
+            Attributes::observed(&NetworkListener(all.into()))?.set(ID, text(entry, "ListenerId"));
         Ok(Listener {
-            object: it,
+            object: entry,
             description,
             settings,
         })
@@ -503,16 +503,16 @@ impl AlibabaLoadBalancers {
         for listener in listeners {
             let group = listener.group();
             let Listener {
-                object: it,
+                object: entry,
                 description,
                 settings,
             } = listener;
-            let transport = if text(it, "ListenerProtocol").eq_ignore_ascii_case("udp") {
+            let transport = if text(entry, "ListenerProtocol").eq_ignore_ascii_case("udp") {
                 "UDP"
             } else {
                 "TCP"
             };
-            let number = span(it)[0];
+            let number = span(entry)[0];
             match Part::of(kind, description, cluster) {
                 Some(part) if is_own(&part) => {
                     let pool = group.map_or("", |id| pools.get(id).map_or(id, |pool| pool));

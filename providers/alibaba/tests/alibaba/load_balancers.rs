@@ -256,9 +256,9 @@ async fn defaults_count_at_the_creation_only() {
     assert_eq!(harness.changes(), [""; 0]);
     harness.delete(&provider, &service).await.unwrap();
     harness.ensure(&provider, &mut service).await.unwrap();
-    let it = harness.only("classic");
+    let only = harness.only("classic");
     assert_eq!(
-        (&it["ResourceGroupId"], &it["AddressType"]),
+        (&only["ResourceGroupId"], &only["AddressType"]),
         (&json!("rg-1"), &json!("internet"))
     );
 }
@@ -537,8 +537,8 @@ async fn finalizer_of_the_go_program_stays_until_the_load_balancer_is_deleted() 
     let provider = harness.started().await;
     let mut service = service(&[]);
     harness.ensure(&provider, &mut service).await.unwrap();
-    for it in harness.fake.lock().each("classic") {
-        it["Tags"]["Tag"]
+    for object in harness.fake.lock().each("classic") {
+        object["Tags"]["Tag"]
             .as_array_mut()
             .unwrap()
             .retain(|tag| !tag["TagKey"].as_str().unwrap().starts_with("ccm-rs"));

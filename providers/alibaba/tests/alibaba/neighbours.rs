@@ -27,11 +27,11 @@ fn with_servers<T>(
     use_them: impl Fn(&mut Vec<Value>) -> T,
 ) -> T {
     let mut cloud = harness.fake.lock();
-    let it = &mut cloud.each(kinds(is_network)[0])[0];
+    let object = &mut cloud.each(kinds(is_network)[0])[0];
     let all = if is_network {
-        &mut it["_servers"]
+        &mut object["_servers"]
     } else {
-        &mut it["BackendServers"]["BackendServer"]
+        &mut object["BackendServers"]["BackendServer"]
     };
     use_them(all.as_array_mut().unwrap())
 }
@@ -142,8 +142,8 @@ async fn listener_of_a_user_on_a_port_of_the_service_is_not_taken() {
             };
             (other[pool], other[names]) = ("sgp-users".into(), "mine".into());
             cloud.add(group, other);
-            let it = &mut cloud.each(listener)[0];
-            (it[name], it[pool]) = ("mine".into(), "sgp-users".into());
+            let object = &mut cloud.each(listener)[0];
+            (object[name], object[pool]) = ("mine".into(), "sgp-users".into());
         }
         let before = harness.only(listener);
         let error = harness

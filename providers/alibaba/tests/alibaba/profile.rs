@@ -89,7 +89,7 @@ impl AlibabaCloud {
     fn add_balancer(&self, is_network: bool, name: &str) {
         let mut cloud = self.fake.lock();
         let number = cloud.number();
-        let it = match is_network {
+        let object = match is_network {
             true => {
                 json!({"LoadBalancerId": format!("nlb-{number}"), "LoadBalancerName": name, "LoadBalancerStatus": "Active",
                 "DNSName": format!("nlb-{number}.example.com"), "Tags": [], "ZoneMappings": []})
@@ -99,16 +99,16 @@ impl AlibabaCloud {
                 "Address": format!("198.19.0.{number}"), "Tags": {"Tag": []}})
             }
         };
-        cloud.add(Self::kind(is_network), it);
+        cloud.add(Self::kind(is_network), object);
     }
 }
 
-fn tag(it: &Value, key: &str) -> Option<String> {
-    let classic = list(&it["Tags"]["Tag"])
+fn tag(object: &Value, key: &str) -> Option<String> {
+    let classic = list(&object["Tags"]["Tag"])
         .find(|tag| tag["TagKey"] == key)
         .map(|tag| text(&tag["TagValue"]));
     classic.or_else(|| {
-        list(&it["Tags"])
+        list(&object["Tags"])
             .find(|tag| tag["Key"] == key)
             .map(|tags| text(&tags["Value"]))
     })
@@ -130,7 +130,7 @@ fn machine_of(cloud: &World, id: &Value) -> String {
     found.map_or_else(|| format!("nobody at {id}"), provider_id)
 }
 
-fn facts(cloud: &World, is_network: bool, it: &Value) -> LoadBalancerFacts {
+fn facts(cloud: &World, is_network: bool, entry: &Value) -> LoadBalancerFacts {
     let [listeners, groups, group_id] = match is_network {
         true => ["listener", "group", "ServerGroupId"],
         false => ["classic listener", "vgroup", "VServerGroupId"],
@@ -139,7 +139,7 @@ fn facts(cloud: &World, is_network: bool, it: &Value) -> LoadBalancerFacts {
     for listener in cloud
         .all(listeners)
         .iter()
-        .filter(|listener| listener["LoadBalancerId"] == it["LoadBalancerId"])
+        .filter(|listener| listener["LoadBalancerId"] == entry["LoadBalancerId"])
     {
         let group = cloud
             .all(groups)
@@ -173,11 +173,11 @@ fn facts(cloud: &World, is_network: bool, it: &Value) -> LoadBalancerFacts {
         );
     }
     let targets = same_targets(sets);
-    let address = it[if is_network { "DNSName" } else { "Address" }]
+    let address = entry[if is_network { "DNSName" } else { "Address" }]
         .as_str()
         .map(str::to_owned);
     LoadBalancerFacts {
-        service_uid: tag(it, OWNER),
+        service_uid: tag(entry, OWNER),
         address,
         ports,
         targets,
@@ -376,37 +376,43 @@ impl CloudProfile for AlibabaCloud {
     }
     fn aliases(&self) -> Vec<(String, String)> {
         let (cloud, mut aliases) = (self.fake.lock(), Vec::new());
-        for it in cloud.all("instance") {
-            let name = text(&it["InstanceName"]);
-            aliases.push((text(&it["InstanceId"]), format!("<instance {name}>")));
+        for other_instance in cloud.all("instance") {
+            let name = text(&other_instance["InstanceName"]);
+            aliases.push((
+                text(&other_instance["InstanceId"]),
+                format!("<instance {name}>"),
+            ));
         }
-        for it in cloud.all("classic").iter().chain(cloud.all("network")) {
-            let name = text(&it["LoadBalancerName"]);
+        for other_classic in cloud.all("classic").iter().chain(cloud.all("network")) {
+            let name = text(&other_classic["LoadBalancerName"]);
             for key in ["LoadBalancerId", "DNSName", "Address"]
                 .into_iter()
-                .filter(|key| it[*key].is_string())
+                .filter(|key| other_classic[*key].is_string())
             {
-                aliases.push((text(&it[key]), format!("<{key} of {name}>")));
+                aliases.push((text(&other_classic[key]), format!("<{key} of {name}>")));
             }
         }
         for (kind, id, name) in [
             ("vgroup", "VServerGroupId", "VServerGroupName"),
             ("group", "ServerGroupId", "ServerGroupName"),
         ] {
-            for it in cloud.all(kind) {
-                aliases.push((text(&it[id]), format!("<group {}>", text(&it[name]))));
+            for current in cloud.all(kind) {
+                aliases.push((
+                    text(&current[id]),
+                    format!("<group {}>", text(&current[name])),
+                ));
             }
         }
-        for it in cloud.all("listener") {
+        for entry in cloud.all("listener") {
             aliases.push((
-                text(&it["ListenerId"]),
-                format!("<listener {}>", text(&it["ListenerDescription"])),
+                text(&entry["ListenerId"]),
+                format!("<listener {}>", text(&entry["ListenerDescription"])),
             ));
         }
-        for it in cloud.all("route") {
+        for object in cloud.all("route") {
             aliases.push((
-                text(&it["RouteEntryId"]),
-                format!("<route {}>", text(&it["DestinationCidrBlock"])),
+                text(&object["RouteEntryId"]),
+                format!("<route {}>", text(&object["DestinationCidrBlock"])),
             ));
         }
         aliases
@@ -458,16 +464,16 @@ impl CloudProfile for AlibabaCloud {
 
     fn add_twins(&self) -> bool {
         let mut cloud = self.fake.lock();
-        for it in cloud.all("classic").to_vec() {
-            let (number, mut twin) = (cloud.number(), it.clone());
+        for object in cloud.all("classic").to_vec() {
+            let (number, mut twin) = (cloud.number(), object.clone());
             let id = format!("lb-a{number}");
             (twin["LoadBalancerId"], twin["Address"]) =
                 (id.clone().into(), format!("198.19.1.{number}").into());
             let group = format!("rsp-a{number}");
             for kind in ["vgroup", "classic listener"] {
-                for mut part in
-                    cloud.matching(kind, |part| part["LoadBalancerId"] == it["LoadBalancerId"])
-                {
+                for mut part in cloud.matching(kind, |part| {
+                    part["LoadBalancerId"] == object["LoadBalancerId"]
+                }) {
                     (part["LoadBalancerId"], part["VServerGroupId"]) =
                         (id.clone().into(), group.clone().into());
                     cloud.add(kind, part);

@@ -95,9 +95,9 @@ pub(crate) fn of_user(harness: &Harness, is_network: bool) -> Vec<Value> {
     all.filter(is_it).collect()
 }
 
-fn untagged(mut it: Value) -> Value {
-    it["Tags"] = Value::Null;
-    it
+fn untagged(mut object: Value) -> Value {
+    object["Tags"] = Value::Null;
+    object
 }
 
 fn count(harness: &Harness, kind: &str) -> usize {
@@ -206,14 +206,14 @@ async fn server_group_of_the_user_gets_the_backends_and_keeps_those_of_others() 
         );
         harness.ensure(&provider, &mut service).await.unwrap();
         let servers = || {
-            let it = of_user(&harness, is_network)
+            let entry = of_user(&harness, is_network)
                 .into_iter()
                 .find(|object| object.to_string().contains("i-users"))
                 .unwrap();
             let all = if is_network {
-                it["_servers"].clone()
+                entry["_servers"].clone()
             } else {
-                it["BackendServers"]["BackendServer"].clone()
+                entry["BackendServers"]["BackendServer"].clone()
             };
             all.as_array().unwrap().clone()
         };

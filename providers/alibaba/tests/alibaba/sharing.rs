@@ -61,8 +61,8 @@ async fn services_that_are_synced_at_the_same_time_share_searches_and_checks_of_
 async fn long_list_of_load_balancers_is_not_read_again_for_a_single_service() {
     let harness = Harness::new();
     for number in 0..700 {
-        let it = json!({"LoadBalancerId": format!("lb-theirs-{number}"), "LoadBalancerName": "theirs", "Address": "198.19.0.1"});
-        harness.fake.lock().add("classic", it);
+        let object = json!({"LoadBalancerId": format!("lb-theirs-{number}"), "LoadBalancerName": "theirs", "Address": "198.19.0.1"});
+        harness.fake.lock().add("classic", object);
     }
     let provider = harness.started().await;
     let mut services = services_of(2);

@@ -364,8 +364,8 @@ async fn go_program_is_recorded_and_takes_over_what_the_provider_made() {
     drop(child);
 
     let (mut nodes, mut services) = (peer.server.list("nodes"), peer.services());
-    for it in nodes.iter_mut().chain(&mut services) {
-        it["metadata"]
+    for entry in nodes.iter_mut().chain(&mut services) {
+        entry["metadata"]
             .as_object_mut()
             .unwrap()
             .remove("managedFields");

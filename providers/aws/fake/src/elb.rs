@@ -19,9 +19,13 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
         "CreateLoadBalancer" => return create(world, body),
         // A load balancer that does not exist is deleted, too.
         "DeleteLoadBalancer" => {
-            if let Ok(it) = balancer(world, body).cloned() {
-                world.remove(Kind::Classic, "LoadBalancerName", &it["LoadBalancerName"]);
-                release(world, &it);
+            if let Ok(entry) = balancer(world, body).cloned() {
+                world.remove(
+                    Kind::Classic,
+                    "LoadBalancerName",
+                    &entry["LoadBalancerName"],
+                );
+                release(world, &entry);
             }
         }
         "AddTags" => tag(
@@ -298,9 +302,9 @@ fn create_listeners(world: &mut World, body: &Value) -> Result<(), Refused> {
     Ok(())
 }
 
-fn check_health_check(it: &Value) -> Result<(), Refused> {
-    let (target, number) = (text(&it["Target"]), |key: &str| {
-        text(&it[key]).parse::<u32>().unwrap_or(0)
+fn check_health_check(object: &Value) -> Result<(), Refused> {
+    let (target, number) = (text(&object["Target"]), |key: &str| {
+        text(&object[key]).parse::<u32>().unwrap_or(0)
     });
     let is_http = target.starts_with("HTTP:") || target.starts_with("HTTPS:");
     let is_target = is_http || target.starts_with("TCP:") || target.starts_with("SSL:");
@@ -315,7 +319,7 @@ fn check_health_check(it: &Value) -> Result<(), Refused> {
     check(
         is_right,
         "ValidationError",
-        format!("the health check {it} is not valid"),
+        format!("the health check {object} is not valid"),
     )
 }
 

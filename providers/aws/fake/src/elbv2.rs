@@ -34,9 +34,9 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             return Ok(json!({"Attributes": of(world, kind, body)?["_attributes"]}));
         }
         "ModifyLoadBalancerAttributes" | "ModifyTargetGroupAttributes" => {
-            let it = of(world, kind, body)?;
+            let other_of = of(world, kind, body)?;
             let known =
-                |new: &&Value| array(&it["_attributes"]).any(|has| has["Key"] == new["Key"]);
+                |new: &&Value| array(&other_of["_attributes"]).any(|has| has["Key"] == new["Key"]);
             if let Some(new) = array(&body["Attributes"]).find(|new| !known(new)) {
                 return refuse(
                     "ValidationError",
@@ -44,25 +44,25 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
                 );
             }
             tag(
-                &mut it["_attributes"],
+                &mut other_of["_attributes"],
                 ["Key", "Value"],
                 &body["Attributes"],
             );
-            return Ok(json!({"Attributes": it["_attributes"]}));
+            return Ok(json!({"Attributes": other_of["_attributes"]}));
         }
         // A load balancer that was created without security groups never gets any.
         "SetSecurityGroups" => {
             check_network(world, &[], &body["SecurityGroups"])?;
-            let it = of(world, kind, body)?;
-            let is_right =
-                !it["SecurityGroups"].is_null() && array(&body["SecurityGroups"]).next().is_some();
+            let current = of(world, kind, body)?;
+            let is_right = !current["SecurityGroups"].is_null()
+                && array(&body["SecurityGroups"]).next().is_some();
             check(
                 is_right,
                 "InvalidConfigurationRequest",
                 "security groups are set when the load balancer is created",
             )?;
-            it["SecurityGroups"] = body["SecurityGroups"].clone();
-            return Ok(json!({"SecurityGroupIds": it["SecurityGroups"]}));
+            current["SecurityGroups"] = body["SecurityGroups"].clone();
+            return Ok(json!({"SecurityGroupIds": current["SecurityGroups"]}));
         }
         "SetSubnets" | "SetIpAddressType" => {
             let zones = if action == "SetSubnets" {
@@ -70,19 +70,21 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             } else {
                 None
             };
-            let it = of(world, kind, body)?;
+            let entry = of(world, kind, body)?;
             zones
                 .into_iter()
-                .for_each(|zones| it["AvailabilityZones"] = zones);
+                .for_each(|zones| entry["AvailabilityZones"] = zones);
             if body["IpAddressType"].is_string() {
-                it["IpAddressType"] = body["IpAddressType"].clone();
+                entry["IpAddressType"] = body["IpAddressType"].clone();
             }
             let zones = if action == "SetSubnets" {
-                it["AvailabilityZones"].clone()
+                entry["AvailabilityZones"].clone()
             } else {
                 Value::Null
             };
-            return Ok(json!({"AvailabilityZones": zones, "IpAddressType": it["IpAddressType"]}));
+            return Ok(
+                json!({"AvailabilityZones": zones, "IpAddressType": entry["IpAddressType"]}),
+            );
         }
         "DescribeTags" => {
             let mut shown = Vec::new();
@@ -201,8 +203,8 @@ fn create(world: &mut World, body: &Value) -> Answer {
         "ValidationError",
         "only network load balancers are there",
     )?;
-    if let Some(it) = existing(world, Kind::Network, body)? {
-        return Ok(json!({"LoadBalancers": [it]}));
+    if let Some(current) = existing(world, Kind::Network, body)? {
+        return Ok(json!({"LoadBalancers": [current]}));
     }
     let zones = zones(world, body, &body["SecurityGroups"])?;
     let arn = arn(world, &format!("loadbalancer/net/{name}"));
@@ -211,19 +213,19 @@ fn create(world: &mut World, body: &Value) -> Answer {
     let fields = json!({"LoadBalancerArn": arn, "LoadBalancerName": name, "DNSName": format!("{name}-{number}.elb.{REGION}.amazonaws.com"),
         "Scheme": body["Scheme"].as_str().unwrap_or("internet-facing"), "IpAddressType": body["IpAddressType"].as_str().unwrap_or("ipv4"),
         "AvailabilityZones": zones, "SecurityGroups": groups, "_tags": new_tags(body), "_settings": settings(body), "_account": world.account});
-    let it = new(Kind::Network, &fields);
-    world.add(Kind::Network, it.clone());
+    let entry = new(Kind::Network, &fields);
+    world.add(Kind::Network, entry.clone());
     world.later(
         world.provisioning,
         Kind::Network,
         &arn,
         json!({"State": {"Code": "active"}}),
     );
-    Ok(json!({"LoadBalancers": [it]}))
+    Ok(json!({"LoadBalancers": [entry]}))
 }
 
 fn delete(world: &mut World, kind: Kind, body: &Value) -> Result<(), Refused> {
-    let it = match (kind, of(world, kind, body)) {
+    let entry = match (kind, of(world, kind, body)) {
         (_, Ok(it)) => it.clone(),
         (Kind::Listener, Err(missing)) => return Err(missing),
         _ => return Ok(()),
@@ -233,40 +235,40 @@ fn delete(world: &mut World, kind: Kind, body: &Value) -> Result<(), Refused> {
     };
     let protected = "Load balancer cannot be deleted because deletion protection is enabled";
     check(
-        !array(&it["_attributes"]).any(is_protection),
+        !array(&entry["_attributes"]).any(is_protection),
         "OperationNotPermitted",
         protected,
     )?;
     let used = format!(
         "Target group {} is currently in use by a listener",
-        it["TargetGroupArn"]
+        entry["TargetGroupArn"]
     );
     check(
-        array(&it["LoadBalancerArns"]).next().is_none(),
+        array(&entry["LoadBalancerArns"]).next().is_none(),
         "ResourceInUse",
         used,
     )?;
-    world.remove(kind, kind.id(), &it[kind.id()]);
+    world.remove(kind, kind.id(), &entry[kind.id()]);
     if kind == Kind::Network {
-        world.remove(Kind::Listener, kind.id(), &it[kind.id()]);
-        release(world, &it);
+        world.remove(Kind::Listener, kind.id(), &entry[kind.id()]);
+        release(world, &entry);
     }
     world.relink();
     Ok(())
 }
 
-fn check_health_check(it: &Value) -> Result<(), Refused> {
+fn check_health_check(object: &Value) -> Result<(), Refused> {
     let within = |key: &str, range: RangeInclusive<u32>| {
-        it[key].is_null()
-            || it[key]
+        object[key].is_null()
+            || object[key]
                 .to_string()
                 .trim_matches('"')
                 .parse()
                 .is_ok_and(|number| range.contains(&number))
     };
-    let is_protocol = match text(&it["HealthCheckProtocol"]) {
+    let is_protocol = match text(&object["HealthCheckProtocol"]) {
         "HTTP" | "HTTPS" => true,
-        "TCP" | "" => it["HealthCheckPath"].is_null(),
+        "TCP" | "" => object["HealthCheckPath"].is_null(),
         _ => false,
     };
     let is_right = is_protocol
@@ -297,37 +299,38 @@ fn create_target_group(world: &mut World, body: &Value) -> Answer {
         "ValidationError",
         format!("The VPC ID '{}' is not found", text(&body["VpcId"])),
     )?;
-    if let Some(it) = existing(world, Kind::TargetGroup, body)? {
-        return Ok(json!({"TargetGroups": [it]}));
+    if let Some(current) = existing(world, Kind::TargetGroup, body)? {
+        return Ok(json!({"TargetGroups": [current]}));
     }
     let arn = arn(world, &format!("targetgroup/{}", text(&body["Name"])));
-    let mut it = new(
+    let mut entry = new(
         Kind::TargetGroup,
         &json!({"_tags": new_tags(body), "_settings": settings(body)}),
     );
     if text(&body["HealthCheckProtocol"]).starts_with("HTTP") {
         merge(
-            &mut it,
+            &mut entry,
             &json!({"HealthCheckPath": "/", "Matcher": {"HttpCode": "200-399"}, "HealthCheckTimeoutSeconds": 6}),
         );
     }
-    merge(&mut it, &settings(body));
-    (it["TargetGroupArn"], it["TargetGroupName"]) = (arn.into(), it["Name"].take());
-    world.add(Kind::TargetGroup, it.clone());
-    Ok(json!({"TargetGroups": [it]}))
+    merge(&mut entry, &settings(body));
+    (entry["TargetGroupArn"], entry["TargetGroupName"]) = (arn.into(), entry["Name"].take());
+    world.add(Kind::TargetGroup, entry.clone());
+    Ok(json!({"TargetGroups": [entry]}))
 }
 
 fn modify_target_group(world: &mut World, body: &Value) -> Answer {
-    let mut it = of(world, Kind::TargetGroup, body)?.clone();
-    merge(&mut it, body);
-    if !text(&it["HealthCheckProtocol"]).starts_with("HTTP") {
-        (it["HealthCheckPath"], it["Matcher"]) = (body["HealthCheckPath"].clone(), Value::Null);
-    } else if it["HealthCheckPath"].is_null() {
-        it["HealthCheckPath"] = "/".into();
+    let mut object = of(world, Kind::TargetGroup, body)?.clone();
+    merge(&mut object, body);
+    if !text(&object["HealthCheckProtocol"]).starts_with("HTTP") {
+        (object["HealthCheckPath"], object["Matcher"]) =
+            (body["HealthCheckPath"].clone(), Value::Null);
+    } else if object["HealthCheckPath"].is_null() {
+        object["HealthCheckPath"] = "/".into();
     }
-    check_health_check(&it)?;
-    of(world, Kind::TargetGroup, body)?.clone_from(&it);
-    Ok(json!({"TargetGroups": [it]}))
+    check_health_check(&object)?;
+    of(world, Kind::TargetGroup, body)?.clone_from(&object);
+    Ok(json!({"TargetGroups": [object]}))
 }
 
 /// Target groups and listeners are listed of a load balancer, or by ARN; target groups also by name, or all.
@@ -360,8 +363,8 @@ fn list(world: &mut World, kind: Kind, body: &Value) -> Answer {
 }
 
 fn health(world: &mut World, body: &Value) -> Answer {
-    let it = of(world, Kind::TargetGroup, body)?.clone();
-    let health = array(&it["_targets"]).map(|target| world.health_of(&it, target));
+    let object = of(world, Kind::TargetGroup, body)?.clone();
+    let health = array(&object["_targets"]).map(|target| world.health_of(&object, target));
     Ok(json!({"TargetHealthDescriptions": health.collect::<Vec<_>>()}))
 }
 
@@ -456,41 +459,41 @@ fn check_listener(world: &mut World, listener: &Value) -> Result<(), Refused> {
     )
 }
 
-fn with_defaults(mut it: Value) -> Value {
-    if it["Protocol"] == "TLS" && it["SslPolicy"].is_null() {
-        it["SslPolicy"] = "ELBSecurityPolicy-2016-08".into();
+fn with_defaults(mut object: Value) -> Value {
+    if object["Protocol"] == "TLS" && object["SslPolicy"].is_null() {
+        object["SslPolicy"] = "ELBSecurityPolicy-2016-08".into();
     }
-    it
+    object
 }
 
 fn create_listener(world: &mut World, body: &Value) -> Answer {
     let balancer = text(&of(world, Kind::Network, body)?["LoadBalancerArn"]).to_owned();
-    let mut it = settings(body);
-    check_listener(world, &it)?;
+    let mut object = settings(body);
+    check_listener(world, &object)?;
     let path = balancer
         .split(':')
         .next_back()
         .unwrap_or_default()
         .replacen("loadbalancer", "listener", 1);
-    (it["ListenerArn"], it["_tags"]) = (arn(world, &path).into(), new_tags(body));
-    let it = with_defaults(it);
-    world.add(Kind::Listener, it.clone());
+    (object["ListenerArn"], object["_tags"]) = (arn(world, &path).into(), new_tags(body));
+    let entry = with_defaults(object);
+    world.add(Kind::Listener, entry.clone());
     world.relink();
-    Ok(json!({"Listeners": [it]}))
+    Ok(json!({"Listeners": [entry]}))
 }
 
 fn modify_listener(world: &mut World, body: &Value) -> Answer {
-    let mut it = of(world, Kind::Listener, body)?.clone();
-    merge(&mut it, body);
-    if it["Protocol"] != "TLS" && body["Protocol"].is_string() {
-        (it["Certificates"], it["SslPolicy"]) =
+    let mut object = of(world, Kind::Listener, body)?.clone();
+    merge(&mut object, body);
+    if object["Protocol"] != "TLS" && body["Protocol"].is_string() {
+        (object["Certificates"], object["SslPolicy"]) =
             (body["Certificates"].clone(), body["SslPolicy"].clone());
     }
-    check_listener(world, &it)?;
-    let it = with_defaults(it);
-    of(world, Kind::Listener, body)?.clone_from(&it);
+    check_listener(world, &object)?;
+    let entry = with_defaults(object);
+    of(world, Kind::Listener, body)?.clone_from(&entry);
     world.relink();
-    Ok(json!({"Listeners": [it]}))
+    Ok(json!({"Listeners": [entry]}))
 }
 
 /// Changes the tags of each ARN of a request.

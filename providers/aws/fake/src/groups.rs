@@ -12,15 +12,15 @@ use crate::{Answer, Kind, VPC, World, check, refuse};
 /// Characters of names and descriptions beside letters and digits.
 const OTHER: &str = " ._-:/()#,@[]+=&;{}!$*";
 
-fn check_text(what: &str, it: &Value) -> Result<(), Refused> {
-    let is_right = text(it).len() <= 255
-        && text(it)
+fn check_text(what: &str, object: &Value) -> Result<(), Refused> {
+    let is_right = text(object).len() <= 255
+        && text(object)
             .chars()
             .all(|character| character.is_ascii_alphanumeric() || OTHER.contains(character));
     check(
         is_right,
         "InvalidParameterValue",
-        format!("Value ({}) for parameter {what} is invalid", text(it)),
+        format!("Value ({}) for parameter {what} is invalid", text(object)),
     )
 }
 
@@ -250,13 +250,13 @@ pub(crate) fn revoke(world: &mut World, body: &Value) -> Result<(), Refused> {
 impl World {
     /// Adds a rule by hand to a group of this ID: its fields as they are shown.
     pub fn add_rule(&mut self, group: &str, rule: &Value) {
-        for it in self
+        for entry in self
             .each(Kind::Group)
             .iter_mut()
             .filter(|object| object["groupId"] == group)
         {
-            let rules = array(&it["_rules"]).chain([rule]).cloned().collect();
-            set(it, rules);
+            let rules = array(&entry["_rules"]).chain([rule]).cloned().collect();
+            set(entry, rules);
         }
     }
 }

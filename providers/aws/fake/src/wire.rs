@@ -102,8 +102,10 @@ fn nested(parameters: impl Iterator<Item = (String, String)>) -> Value {
     listed(tree)
 }
 
-fn listed(it: Value) -> Value {
-    let Value::Object(fields) = it else { return it };
+fn listed(object: Value) -> Value {
+    let Value::Object(fields) = object else {
+        return object;
+    };
     let mut items: Vec<_> = fields
         .iter()
         .filter_map(|(key, value)| Some((key.parse::<u32>().ok()?, value)))

@@ -148,9 +148,9 @@ pub(crate) fn data() -> Value {
 
 /// Returns a new object of a kind with these fields.
 pub(crate) fn new(kind: Kind, fields: &Value) -> Value {
-    let mut it = data()["new"][kind.words()[0]].take();
-    merge(&mut it, fields);
-    it
+    let mut object = data()["new"][kind.words()[0]].take();
+    merge(&mut object, fields);
+    object
 }
 
 /// Returns `us-east-1a` or `us-east-1b`.
@@ -210,21 +210,21 @@ fn leaves<'a>(value: &'a Value, path: &str) -> Vec<&'a Value> {
     }
 }
 
-fn matches(it: &Value, filter: &Value) -> Result<bool, Refused> {
+fn matches(entry: &Value, filter: &Value) -> Result<bool, Refused> {
     let name = text(&filter["Name"]);
     let is_wanted = |has: &Value| {
         let has = has.as_str().map_or_else(|| has.to_string(), str::to_owned);
         array(&filter["Value"]).any(|object| text(object) == "*" || *object == has)
     };
     if let Some(key) = name.strip_prefix("tag:") {
-        return Ok(array(&it["tagSet"]).any(|tag| tag["key"] == key && is_wanted(&tag["value"])));
+        return Ok(array(&entry["tagSet"]).any(|tag| tag["key"] == key && is_wanted(&tag["value"])));
     }
     match FILTERS
         .split(' ')
         .filter_map(|text| text.split_once('='))
         .find(|(known, _)| *known == name)
     {
-        Some((_, path)) => Ok(leaves(it, path).into_iter().any(is_wanted)),
+        Some((_, path)) => Ok(leaves(entry, path).into_iter().any(is_wanted)),
         None => refuse(
             "InvalidParameterValue",
             format!("The filter '{name}' is invalid"),
@@ -319,14 +319,14 @@ impl World {
     }
 
     fn apply(&mut self, kind: Kind, id: &str, change: &Value) {
-        for it in self
+        for entry in self
             .each(kind)
             .iter_mut()
             .filter(|object| object[kind.id()] == id)
         {
             match change.get("+tags") {
-                Some(tags) => tag(&mut it["tagSet"], ["key", "value"], tags),
-                None => merge(it, change),
+                Some(tags) => tag(&mut entry["tagSet"], ["key", "value"], tags),
+                None => merge(entry, change),
             }
         }
     }

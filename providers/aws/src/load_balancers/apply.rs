@@ -94,16 +94,18 @@ impl ElasticLoadBalancers {
                 work.remove("the load balancer", work.query("DeleteLoadBalancer"), false)
                     .await
             }
-            it if it.targets_of() == Some(NODES)
-                || it.resource() == Some(&ResourceKey::Pool(NODES.to_owned())) =>
+            current
+                if current.targets_of() == Some(NODES)
+                    || current.resource() == Some(&ResourceKey::Pool(NODES.to_owned())) =>
             {
-                work.admit(it).await
+                work.admit(current).await
             }
-            it if it
-                .resource()
-                .is_some_and(|resource| resource.is_of_kind(GROUP)) =>
+            entry
+                if entry
+                    .resource()
+                    .is_some_and(|resource| resource.is_of_kind(GROUP)) =>
             {
-                work.security_group(it).await
+                work.security_group(entry).await
             }
             Operation::AddTargets { pool, targets } => {
                 let refused = work.targets(pool, targets, true).await?;
@@ -112,8 +114,8 @@ impl ElasticLoadBalancers {
             Operation::RemoveTargets { pool, targets } => {
                 work.targets(pool, targets, false).await.map(|_| None)
             }
-            it if kind == CLASSIC => work.classic(it).await,
-            it => work.network(it).await,
+            object if kind == CLASSIC => work.classic(object).await,
+            operation => work.network(operation).await,
         };
         Ok(work.shown(made?))
     }

@@ -30,18 +30,21 @@ impl ElasticLoadBalancers {
             });
         let mut health: BTreeMap<String, TargetHealth> = BTreeMap::new();
         let answers = try_join_all(read).await?;
-        for it in answers
+        for target in answers
             .into_iter()
             .flatten()
             .flat_map(|answer| answer.target_health_descriptions)
         {
-            let is_healthy = it.target_health.state == "healthy";
-            let is_first = !health.contains_key(&it.target.id);
-            if it.target_health.state != "draining" && (is_first || !is_healthy) {
-                let detail = format!("{} {}", it.target_health.state, it.target_health.reason)
-                    .trim_end()
-                    .to_owned();
-                health.insert(it.target.id, TargetHealth { is_healthy, detail });
+            let is_healthy = target.target_health.state == "healthy";
+            let is_first = !health.contains_key(&target.target.id);
+            if target.target_health.state != "draining" && (is_first || !is_healthy) {
+                let detail = format!(
+                    "{} {}",
+                    target.target_health.state, target.target_health.reason
+                )
+                .trim_end()
+                .to_owned();
+                health.insert(target.target.id, TargetHealth { is_healthy, detail });
             }
         }
         Ok(health)

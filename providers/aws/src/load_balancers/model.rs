@@ -224,17 +224,17 @@ impl TargetGroup {
 }
 
 impl From<&TargetGroup> for HealthCheck {
-    fn from(it: &TargetGroup) -> Self {
-        let path = it.health_check_path.as_deref().unwrap_or_default();
+    fn from(group: &TargetGroup) -> Self {
+        let path = group.health_check_path.as_deref().unwrap_or_default();
         Self {
             target: format!(
                 "{}:{}{path}",
-                it.health_check_protocol, it.health_check_port
+                group.health_check_protocol, group.health_check_port
             ),
-            interval: it.health_check_interval_seconds,
-            timeout: it.health_check_timeout_seconds.unwrap_or_default(),
-            healthy_threshold: it.healthy_threshold_count,
-            unhealthy_threshold: it.unhealthy_threshold_count,
+            interval: group.health_check_interval_seconds,
+            timeout: group.health_check_timeout_seconds.unwrap_or_default(),
+            healthy_threshold: group.healthy_threshold_count,
+            unhealthy_threshold: group.unhealthy_threshold_count,
         }
     }
 }
@@ -300,9 +300,11 @@ mod tests {
         let classic = json!({"AvailabilityZones": ["us-east-1a"], "Subnets": ["subnet-1"]});
         let network =
             json!({"AvailabilityZones": [{"ZoneName": "us-east-1a", "SubnetId": "subnet-1"}]});
-        for it in [classic, network] {
+        for object in [classic, network] {
             assert_eq!(
-                serde_json::from_value::<Balancer>(it).unwrap().subnets(),
+                serde_json::from_value::<Balancer>(object)
+                    .unwrap()
+                    .subnets(),
                 ["subnet-1"]
             );
         }

@@ -115,11 +115,11 @@ pub(super) fn managed_groups(cluster_name: &str, service: &str, balancer: &str) 
     let (head, rest) = (&uid[..8], &uid[8..]);
     let parts = [head, &rest[..4], &rest[4..8], &rest[8..12], &rest[12..]].join("-");
     let with_uid = |digit: char| {
-        let mut it = Service::default();
-        (it.metadata.namespace, it.metadata.name) =
+        let mut object = Service::default();
+        (object.metadata.namespace, object.metadata.name) =
             (Some(namespace.to_owned()), Some(name.to_owned()));
-        it.metadata.uid = Some(format!("{parts}{digit}"));
-        security_group(NETWORK, cluster_name, &it, balancer)
+        object.metadata.uid = Some(format!("{parts}{digit}"));
+        security_group(NETWORK, cluster_name, &object, balancer)
     };
     "0123456789abcdef".chars().map(with_uid).collect()
 }

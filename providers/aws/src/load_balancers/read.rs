@@ -94,8 +94,8 @@ impl Balancer {
             Attributes::observed(&self.health_check)?,
             Some(targets),
         );
-        for it in &self.listener_descriptions {
-            let policy = it
+        for listener_description in &self.listener_descriptions {
+            let policy = listener_description
                 .policy_names
                 .first()
                 .map(|name| name.strip_prefix(TLS_POLICY).unwrap_or(name).to_owned());
@@ -103,20 +103,23 @@ impl Balancer {
                 load_balancer_port: port,
                 instance_port,
                 ..
-            } = it.listener;
+            } = listener_description.listener;
             let backend = self
                 .backend_server_descriptions
                 .iter()
                 .find(|backend| backend.instance_port == instance_port);
             let listener = ClassicListener {
-                protocol: it.listener.protocol.to_ascii_uppercase(),
-                instance_protocol: it.listener.instance_protocol.to_ascii_uppercase(),
-                certificate: it
+                protocol: listener_description.listener.protocol.to_ascii_uppercase(),
+                instance_protocol: listener_description
+                    .listener
+                    .instance_protocol
+                    .to_ascii_uppercase(),
+                certificate: listener_description
                     .listener
                     .certificate
                     .clone()
                     .filter(|arn| !arn.is_empty()),
-                ..it.listener
+                ..listener_description.listener
             };
             let settings = policy
                 .iter()
@@ -340,8 +343,8 @@ impl ElasticLoadBalancers {
             };
             graph = graph.pool(&group.pool(), settings, targets);
         }
-        for it in listeners {
-            let arn = it
+        for object in listeners {
+            let arn = object
                 .default_actions
                 .first()
                 .map(|action| &*action.target_group_arn);
@@ -349,13 +352,13 @@ impl ElasticLoadBalancers {
                 .iter()
                 .find(|group| arn == Some(&*group.target_group_arn))
                 .map(|group| group.pool());
-            let transport = if it.protocol == "TLS" {
+            let transport = if object.protocol == "TLS" {
                 "TCP".to_owned()
             } else {
-                it.protocol.clone()
+                object.protocol.clone()
             };
-            let settings = Attributes::observed(&it)?.set(ID, &it.listener_arn);
-            graph = graph.listener(it.port, transport, &pool.unwrap_or_default(), settings);
+            let settings = Attributes::observed(&object)?.set(ID, &object.listener_arn);
+            graph = graph.listener(object.port, transport, &pool.unwrap_or_default(), settings);
         }
         Ok(graph)
     }

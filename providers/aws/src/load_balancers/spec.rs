@@ -683,13 +683,16 @@ mod tests {
         ];
         for (annotations, spec, expected) in table {
             let pools = parsed(annotations, &spec).spec.pools;
-            let it = Check::from(pools.values().next().unwrap());
+            let health_check = Check::from(pools.values().next().unwrap());
             let numbers = format!(
                 "{} {} {} {}",
-                it.interval, it.timeout, it.healthy_threshold, it.unhealthy_threshold
+                health_check.interval,
+                health_check.timeout,
+                health_check.healthy_threshold,
+                health_check.unhealthy_threshold
             );
             assert_eq!(
-                format!("{} {numbers}", it.target),
+                format!("{} {numbers}", health_check.target),
                 expected,
                 "{annotations}"
             );

@@ -72,8 +72,8 @@ fn managed(harness: Harness) -> Harness {
     harness.with("NLBSecurityGroupMode = Managed")
 }
 
-fn array(it: &Value) -> Vec<Value> {
-    it.as_array().cloned().unwrap_or_default()
+fn array(object: &Value) -> Vec<Value> {
+    object.as_array().cloned().unwrap_or_default()
 }
 
 /// Returns the client for a load balancer, and the parameter with its ID.
@@ -301,9 +301,9 @@ async fn routes_are_created_moved_and_deleted(harness: Harness) {
         (&*nodes[1].name, false)
     );
     let query = Query::new("DescribeInstances").set("InstanceId", instances(&harness));
-    for it in array(&read(&harness.aws().ec2, query).await["reservationSet"]) {
+    for reservation_set in array(&read(&harness.aws().ec2, query).await["reservationSet"]) {
         assert_eq!(
-            it["instancesSet"][0]["sourceDestCheck"], "false",
+            reservation_set["instancesSet"][0]["sourceDestCheck"], "false",
             "packets of Pods pass"
         );
     }

@@ -103,11 +103,11 @@ async fn tags_that_leave_the_annotation_go_and_those_of_others_stay() {
                 .cloned()
                 .unwrap()
         };
-        for it in [harness.only(kind), group(&harness)] {
+        for current in [harness.only(kind), group(&harness)] {
             assert_eq!(
-                (&*tags(&it)["team"], &*tags(&it)["cost"]),
+                (&*tags(&current)["team"], &*tags(&current)["cost"]),
                 ("web", "7"),
-                "{it}"
+                "{current}"
             );
         }
         let theirs = json!({"Key": "theirs", "Value": "x"});
@@ -126,8 +126,8 @@ async fn tags_that_leave_the_annotation_go_and_those_of_others_stay() {
             ("", None),
         ] {
             harness.ensure(&provider, &of(annotation)).await.unwrap();
-            for it in [harness.only(kind), group(&harness)] {
-                let tags = tags(&it);
+            for entry in [harness.only(kind), group(&harness)] {
+                let tags = tags(&entry);
                 assert_eq!(
                     (tags.get("team").map(|text| &**text), tags.get("cost")),
                     (left, None),
@@ -147,8 +147,8 @@ async fn nodes_admit_a_shared_security_group_until_its_last_load_balancer_goes()
     let harness = shared();
     let provider = harness.start().await.unwrap();
     let services = ["a", "b", "c"].map(|uid| service(uid, "", &json!({})));
-    for it in &services {
-        harness.ensure(&provider, it).await.unwrap();
+    for entry in &services {
+        harness.ensure(&provider, entry).await.unwrap();
     }
     assert_eq!(harness.admitted(), ["sg-shared"]);
     harness.delete(&provider, &services[0]).await.unwrap();
@@ -175,8 +175,8 @@ async fn load_balancers_that_go_together_leave_no_rule_and_are_listed_once() {
     let services: Vec<_> = (0..10)
         .map(|number| service(&format!("s{number}"), "", &json!({})))
         .collect();
-    for it in &services {
-        harness.ensure(&provider, it).await.unwrap();
+    for object in &services {
+        harness.ensure(&provider, object).await.unwrap();
     }
     harness.fake.fault_injector().forget_requests();
     futures::future::try_join_all(

@@ -104,10 +104,11 @@ impl Harness {
             .unwrap()
             .iter()
             .filter(|(name, _)| name.starts_with("worker"));
-        for it in workers.map(|(_, workers)| workers).take(2) {
-            harness
-                .cluster
-                .set_node(node_of(&text(&it["node_name"]), &text(&it["provider_id"])));
+        for entry in workers.map(|(_, workers)| workers).take(2) {
+            harness.cluster.set_node(node_of(
+                &text(&entry["node_name"]),
+                &text(&entry["provider_id"]),
+            ));
         }
         harness
     }

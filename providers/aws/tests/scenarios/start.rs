@@ -175,8 +175,8 @@ async fn doctor_names_each_permission_that_is_missing_and_who_needs_it() {
 #[tokio::test(start_paused = true)]
 async fn doctor_warns_of_subnets_without_the_tags_of_roles() {
     let harness = Harness::new();
-    for it in harness.fake.lock().each(aws_fake::Kind::Subnet) {
-        it["tagSet"]
+    for object in harness.fake.lock().each(aws_fake::Kind::Subnet) {
+        object["tagSet"]
             .as_array_mut()
             .unwrap()
             .retain(|tag| tag["key"] != "kubernetes.io/role/elb");

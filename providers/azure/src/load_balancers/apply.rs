@@ -102,11 +102,12 @@ impl AzureLoadBalancers {
             .keys()
             .filter(|resource| is_address(resource) && (is_tagged || created(resource)))
         {
-            let ResourceKey::CreatedBefore(it) = resource else {
+            let ResourceKey::CreatedBefore(current) = resource else {
                 continue;
             };
-            let is_its =
-                |family: &&Family| (document::suffix(&it.name) == IPV6) == (family.suffix == IPV6);
+            let is_its = |family: &&Family| {
+                (document::suffix(&current.name) == IPV6) == (family.suffix == IPV6)
+            };
             let Some(family) = spec.families.iter().find(is_its) else {
                 continue;
             };
@@ -118,7 +119,7 @@ impl AzureLoadBalancers {
                 cluster: self.cluster(),
                 owner: &tags,
             };
-            self.write_address(&it.name, wanted).await?;
+            self.write_address(&current.name, wanted).await?;
         }
         let is_share = |resource: &ResourceKey| {
             matches!(
@@ -204,7 +205,7 @@ impl AzureLoadBalancers {
             Some(_) => self.ingress(&key, owner, &before).await?,
             None => before.clone(),
         };
-        if let Some((ResourceKey::CreatedAfter(it), settings)) = graph
+        if let Some((ResourceKey::CreatedAfter(auxiliary), settings)) = graph
             .resources
             .iter()
             .find(|(resource, _)| is_link(resource))
@@ -222,7 +223,7 @@ impl AzureLoadBalancers {
             let name = spec
                 .link
                 .as_ref()
-                .map_or_else(|| it.name.clone(), |link| link.name(&base));
+                .map_or_else(|| auxiliary.name.clone(), |link| link.name(&base));
             self.write_link(&name, identity.service, frontend, &wanted)
                 .await?;
         }

@@ -147,10 +147,13 @@ impl Edit {
             };
             let probe = rule.probe.as_ref().map(|probe| {
                 let name = match probe {
-                    it if it.is_shared => SHARED_PROBE.to_owned(),
+                    current if current.is_shared => SHARED_PROBE.to_owned(),
                     // All ports of a Service with local traffic have the probe of kube-proxy.
-                    it if it.request_path.as_deref() == Some("/healthz") && self.shares(it) => {
-                        self.rule_name("TCP", it.port, end)
+                    entry
+                        if entry.request_path.as_deref() == Some("/healthz")
+                            && self.shares(entry) =>
+                    {
+                        self.rule_name("TCP", entry.port, end)
                     }
                     _ => name.clone(),
                 };

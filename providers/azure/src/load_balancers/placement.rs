@@ -200,9 +200,9 @@ fn assign(
                 .is_some_and(|at| at.eq_ignore_ascii_case(&load_balancer.name))
         };
         match of_set.or_else(|| fit.iter().find(stays).copied()) {
-            Some(it) => {
-                *counts.entry(&it.name).or_default() += 1;
-                assigned.insert(node.name.to_string(), it.name.to_lowercase());
+            Some(entry) => {
+                *counts.entry(&entry.name).or_default() += 1;
+                assigned.insert(node.name.to_string(), entry.name.to_lowercase());
             }
             None => later.push((node, fit)),
         }
@@ -214,11 +214,11 @@ fn assign(
                 .copied()
                 .unwrap_or_default()
         };
-        let Some(it) = fit.iter().min_by_key(count) else {
+        let Some(object) = fit.iter().min_by_key(count) else {
             continue;
         };
-        *counts.entry(&it.name).or_default() += 1;
-        assigned.insert(node.name.to_string(), it.name.to_lowercase());
+        *counts.entry(&object.name).or_default() += 1;
+        assigned.insert(node.name.to_string(), object.name.to_lowercase());
     }
     assigned
 }

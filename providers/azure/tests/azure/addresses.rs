@@ -40,8 +40,8 @@ async fn shared_address_is_deleted_with_the_last_of_its_services() {
         };
         assert_eq!(tag(), "default/web,default/mail");
         harness.changes();
-        for it in &all {
-            harness.ensure_among(&provider, it, &all).await.unwrap();
+        for entry in &all {
+            harness.ensure_among(&provider, entry, &all).await.unwrap();
         }
         assert_eq!(harness.changes(), [""; 0]);
         let (gone, stays) = (&all[first], &all[1 - first]);

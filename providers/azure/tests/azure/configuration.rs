@@ -223,8 +223,8 @@ async fn token_requests(config: &Value, variables: &[(&str, &str)]) -> Vec<(Stri
             let answer = match &*path {
                 "/metadata/endpoints" => json!([{"name": "AzureStackCloud", "resourceManager": "https://manage.local/",
                     "authentication": {"loginEndpoint": "https://login.local/", "audiences": ["https://manage.local/id"]}}]),
-                it if it.contains("/vaults/") => json!({"properties": {"vaultUri": "https://keys.vault.azure.net/"}}),
-                it if it.contains("/secrets/") => {
+                object if object.contains("/vaults/") => json!({"properties": {"vaultUri": "https://keys.vault.azure.net/"}}),
+                text if text.contains("/secrets/") => {
                     json!({"value": r#"{"access_token": "fake-token", "expires_on": "2030-01-01T00:00:00Z"}"#})
                 }
                 _ => token,

@@ -151,8 +151,8 @@ async fn shared_probe_lives_as_long_as_a_service_uses_it() {
     let local = json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32_000});
     let all = [("web", Value::Null), ("mail", Value::Null), ("near", local)];
     let all = all.map(|(name, more)| service(name, &[80, 443], &[], &more));
-    for it in &all {
-        harness.ensure_among(&provider, it, &all).await.unwrap();
+    for object in &all {
+        harness.ensure_among(&provider, object, &all).await.unwrap();
     }
     for (gone, expected) in [(&all[0], 2), (&all[1], 1)] {
         let of_all = |harness: &Harness| {
@@ -743,8 +743,8 @@ async fn services_whose_namespaces_and_names_join_to_one_text_have_pools_of_thei
         };
         assert_eq!(pools(&harness), expected, "{is_first_alone}");
         harness.changes();
-        for it in &all {
-            harness.ensure_among(&provider, it, &all).await.unwrap();
+        for object in &all {
+            harness.ensure_among(&provider, object, &all).await.unwrap();
         }
         assert_eq!(
             (harness.changes(), pools(&harness)),

@@ -67,9 +67,9 @@ async fn pools_change_from_interfaces_to_addresses_and_back() {
                 uses_api,
                 config["enableMigrateToIPBasedBackendPoolAPI"] == true
             );
-            for it in &services {
+            for object in &services {
                 harness
-                    .ensure_among(&provider, it, &services)
+                    .ensure_among(&provider, object, &services)
                     .await
                     .unwrap();
             }

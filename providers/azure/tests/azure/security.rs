@@ -124,13 +124,13 @@ async fn denial_for_nodes_ends_with_its_last_service_and_rules_of_others_stay() 
     let mail = service("mail", &[25], &[NO_FLOATING], &ranges);
     let all = [web.clone(), mail.clone()];
     let provider = harness.started().await;
-    for it in &all {
-        harness.ensure_among(&provider, it, &all).await.unwrap();
+    for entry in &all {
+        harness.ensure_among(&provider, entry, &all).await.unwrap();
     }
     assert_eq!(destinations(&harness).len(), 3);
     harness.changes();
-    for it in &all {
-        harness.ensure_among(&provider, it, &all).await.unwrap();
+    for object in &all {
+        harness.ensure_among(&provider, object, &all).await.unwrap();
     }
     assert_eq!(harness.changes(), [""; 0]);
     // After a restart, nothing is remembered.

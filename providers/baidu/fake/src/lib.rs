@@ -113,12 +113,12 @@ fn done() -> Answer {
 }
 
 /// Returns an object without what the API does not show.
-fn shown(it: &Value, hidden: &[&str]) -> Value {
-    let mut it = it.clone();
-    if let Some(fields) = it.as_object_mut() {
+fn shown(entry: &Value, hidden: &[&str]) -> Value {
+    let mut object = entry.clone();
+    if let Some(fields) = object.as_object_mut() {
         fields.retain(|key, _| key != "account" && !hidden.contains(&&**key));
     }
-    it
+    object
 }
 
 /// Returns a page of the objects of the request's account.

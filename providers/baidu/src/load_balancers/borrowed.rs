@@ -117,8 +117,8 @@ impl BlbLoadBalancers {
                 && load_balancer.legacy_owner != identity.legacy_owner;
             is_free && load_balancer.adopted && load_balancer.name == identity.name
         };
-        for it in found.iter().filter(is_without_owner) {
-            self.report_kept(identity.service, &it.place());
+        for object in found.iter().filter(is_without_owner) {
+            self.report_kept(identity.service, &object.place());
         }
     }
 

@@ -135,7 +135,7 @@ impl LegacyOwners {
             if let Some((id, created)) = Created::of(&service, cluster) {
                 owners.created.entry(id).or_insert(created);
             }
-            for (map, it) in [
+            for (map, entry) in [
                 (&mut owners.generated, Some(legacy_name(&owner))),
                 (
                     &mut owners.chosen,
@@ -144,8 +144,8 @@ impl LegacyOwners {
                 (&mut owners.requested, requested_id(&service)),
                 (&mut owners.added, text(key::ADDED_ID.key())),
             ] {
-                if let Some(it) = it {
-                    map.entry(it).or_insert_with(|| owner.clone());
+                if let Some(object) = entry {
+                    map.entry(object).or_insert_with(|| owner.clone());
                 }
             }
         }

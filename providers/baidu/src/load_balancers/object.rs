@@ -34,12 +34,12 @@ pub(super) const VPC: &str = "vpcId";
 /// The label of a BLB that is protected against deletion.
 pub(super) const PROTECTED: &str = "allowDelete";
 
-fn text(it: &Value, key: &str) -> Option<String> {
-    it[key].as_str().map(str::to_owned)
+fn text(object: &Value, key: &str) -> Option<String> {
+    object[key].as_str().map(str::to_owned)
 }
 
-fn number<T: TryFrom<u64>>(it: &Value, key: &str) -> Option<T> {
-    it[key].as_u64().and_then(|key| T::try_from(key).ok())
+fn number<T: TryFrom<u64>>(object: &Value, key: &str) -> Option<T> {
+    object[key].as_u64().and_then(|key| T::try_from(key).ok())
 }
 
 /// Returns the key of the EIP.
@@ -85,18 +85,18 @@ pub(super) struct Blb {
 }
 
 impl From<Value> for Blb {
-    fn from(it: Value) -> Self {
+    fn from(object: Value) -> Self {
         Self {
-            blb_id: text(&it, "blbId").unwrap_or_default(),
-            name: text(&it, "name"),
-            desc: text(&it, "desc"),
-            address: text(&it, "address"),
-            status: text(&it, "status"),
-            public_ip: text(&it, "publicIp"),
-            ipv6: text(&it, "ipv6"),
-            allow_delete: it["allowDelete"].as_bool(),
-            vpc: text(&it, VPC),
-            subnet: text(&it, "subnetId"),
+            blb_id: text(&object, "blbId").unwrap_or_default(),
+            name: text(&object, "name"),
+            desc: text(&object, "desc"),
+            address: text(&object, "address"),
+            status: text(&object, "status"),
+            public_ip: text(&object, "publicIp"),
+            ipv6: text(&object, "ipv6"),
+            allow_delete: object["allowDelete"].as_bool(),
+            vpc: text(&object, VPC),
+            subnet: text(&object, "subnetId"),
         }
     }
 }
@@ -177,10 +177,10 @@ pub(super) struct Backend {
 }
 
 impl From<Value> for Backend {
-    fn from(it: Value) -> Self {
+    fn from(object: Value) -> Self {
         Self {
-            instance_id: text(&it, "instanceId").unwrap_or_default(),
-            weight: number(&it, "weight"),
+            instance_id: text(&object, "instanceId").unwrap_or_default(),
+            weight: number(&object, "weight"),
         }
     }
 }
@@ -203,17 +203,17 @@ pub(super) struct Listener {
 }
 
 impl From<Value> for Listener {
-    fn from(it: Value) -> Self {
+    fn from(object: Value) -> Self {
         Self {
-            listener_port: number(&it, "listenerPort").unwrap_or_default(),
-            listener_type: text(&it, "listenerType").unwrap_or_default(),
-            backend_port: number(&it, "backendPort").unwrap_or_default(),
-            scheduler: text(&it, "scheduler").unwrap_or_default(),
-            health_check_timeout_in_second: number(&it, "healthCheckTimeoutInSecond"),
-            health_check_interval: number(&it, "healthCheckInterval"),
-            unhealthy_threshold: number(&it, "unhealthyThreshold"),
-            healthy_threshold: number(&it, "healthyThreshold"),
-            health_check_string: text(&it, "healthCheckString"),
+            listener_port: number(&object, "listenerPort").unwrap_or_default(),
+            listener_type: text(&object, "listenerType").unwrap_or_default(),
+            backend_port: number(&object, "backendPort").unwrap_or_default(),
+            scheduler: text(&object, "scheduler").unwrap_or_default(),
+            health_check_timeout_in_second: number(&object, "healthCheckTimeoutInSecond"),
+            health_check_interval: number(&object, "healthCheckInterval"),
+            unhealthy_threshold: number(&object, "unhealthyThreshold"),
+            healthy_threshold: number(&object, "healthyThreshold"),
+            health_check_string: text(&object, "healthCheckString"),
         }
     }
 }

@@ -14,9 +14,9 @@ pub(crate) fn add_used(harness: &Harness, port: u16) -> String {
     let mut cloud = harness.fake.lock();
     let machine = cloud.add_instance(ACCOUNT, "database");
     let id = cloud.add_blb(ACCOUNT, "mine", "mine");
-    let it = cloud.blbs.last_mut().unwrap();
-    it["listeners"] = json!([{"listenerPort": port, "listenerType": "TCP", "backendPort": port, "scheduler": "RoundRobin"}]);
-    it["backends"] = json!([{"instanceId": machine, "weight": 100}]);
+    let blbs = cloud.blbs.last_mut().unwrap();
+    blbs["listeners"] = json!([{"listenerPort": port, "listenerType": "TCP", "backendPort": port, "scheduler": "RoundRobin"}]);
+    blbs["backends"] = json!([{"instanceId": machine, "weight": 100}]);
     id
 }
 
@@ -196,12 +196,16 @@ async fn fields_of_other_blbs_and_eips_that_are_not_understood_fail_no_service()
     {
         let mut cloud = harness.fake.lock();
         cloud.add_blb(ACCOUNT, "theirs", "theirs");
-        let it = &mut cloud.blbs[0];
-        (it["name"], it["status"], it["allowDelete"], it["publicIp"]) =
-            (json!(7), json!(null), json!("no"), json!({}));
+        let entry = &mut cloud.blbs[0];
+        (
+            entry["name"],
+            entry["status"],
+            entry["allowDelete"],
+            entry["publicIp"],
+        ) = (json!(7), json!(null), json!("no"), json!({}));
         cloud.add_eip(ACCOUNT, "theirs");
-        let it = &mut cloud.eips[0];
-        (it["bandwidthInMbps"], it["status"], it["tags"]) =
+        let object = &mut cloud.eips[0];
+        (object["bandwidthInMbps"], object["status"], object["tags"]) =
             (json!("1.5"), json!(null), json!([{"tagKey": null}]));
     }
     harness

@@ -53,7 +53,7 @@ fn owner(blb: &Value) -> Option<String> {
         .find_map(|word| Some(word.strip_prefix("ccmrs-service:")?.to_owned()))
 }
 
-fn facts(it: &Value) -> LoadBalancerFacts {
+fn facts(entry: &Value) -> LoadBalancerFacts {
     let port = |object: &Value| {
         (
             number(&object["listenerPort"]),
@@ -62,13 +62,13 @@ fn facts(it: &Value) -> LoadBalancerFacts {
         )
     };
     LoadBalancerFacts {
-        service_uid: owner(it),
-        address: it["publicIp"]
+        service_uid: owner(entry),
+        address: entry["publicIp"]
             .as_str()
             .filter(|ip| !ip.is_empty())
             .map(str::to_owned),
-        ports: list(&it["listeners"]).map(port).collect(),
-        targets: list(&it["backends"])
+        ports: list(&entry["listeners"]).map(port).collect(),
+        targets: list(&entry["backends"])
             .map(|backends| provider_id(&backends["instanceId"]))
             .collect::<BTreeSet<_>>(),
     }
@@ -233,26 +233,29 @@ impl CloudProfile for BaiduCloud {
     fn aliases(&self) -> Vec<(String, String)> {
         let cloud = self.fake.lock();
         let mut aliases = Vec::new();
-        for it in &cloud.instances {
-            let name = text(&it["name"]);
-            aliases.push((text(&it["id"]), format!("<instance {name}>")));
-            aliases.push((text(&it["internalIp"]), format!("<address of {name}>")));
+        for current in &cloud.instances {
+            let name = text(&current["name"]);
+            aliases.push((text(&current["id"]), format!("<instance {name}>")));
+            aliases.push((text(&current["internalIp"]), format!("<address of {name}>")));
         }
-        for it in &cloud.blbs {
-            let owner = owner(it).unwrap_or_else(|| text(&it["name"]));
-            aliases.push((text(&it["blbId"]), format!("<BLB of {owner}>")));
+        for entry in &cloud.blbs {
+            let owner = owner(entry).unwrap_or_else(|| text(&entry["name"]));
+            aliases.push((text(&entry["blbId"]), format!("<BLB of {owner}>")));
             aliases.push((
-                text(&it["address"]),
+                text(&entry["address"]),
                 format!("<address of the BLB of {owner}>"),
             ));
         }
-        for it in &cloud.eips {
-            let owner = list(&it["tags"])
+        for object in &cloud.eips {
+            let owner = list(&object["tags"])
                 .find(|tag| tag["tagKey"] == "ccm-rs/service")
                 .map(|tag| text(&tag["tagValue"]));
-            let owner = owner.unwrap_or_else(|| text(&it["name"]));
-            aliases.push((text(&it["eip"]), format!("<EIP of {owner}>")));
-            aliases.push((text(&it["eipId"]), format!("<ID of the EIP of {owner}>")));
+            let owner = owner.unwrap_or_else(|| text(&object["name"]));
+            aliases.push((text(&object["eip"]), format!("<EIP of {owner}>")));
+            aliases.push((
+                text(&object["eipId"]),
+                format!("<ID of the EIP of {owner}>"),
+            ));
         }
         aliases
     }

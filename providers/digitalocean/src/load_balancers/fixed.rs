@@ -119,13 +119,13 @@ pub(super) fn check(
     identity: &Identity<'_>,
 ) -> Result<()> {
     let differences = differences(desired, observed, spec);
-    if let Some(it) = differences.iter().find(|difference| !difference.is_stated) {
+    if let Some(object) = differences.iter().find(|difference| !difference.is_stated) {
         let FixedDifference {
             annotation,
             has,
             wanted,
             ..
-        } = it;
+        } = object;
         return Err(Error::invalid(format!(
             "{} is {has}, and the default is {wanted}: set annotation {annotation}: {has} to keep it, or {annotation}: {wanted} \
              and {}: \"true\" to have it replaced, with another address",

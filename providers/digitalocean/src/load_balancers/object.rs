@@ -97,7 +97,7 @@ impl<'de> Deserialize<'de> for LoadBalancer {
             fields.remove("size");
         }
         let error = match Self::deserialize(&object) {
-            Ok(it) => return Ok(it),
+            Ok(load_balancer) => return Ok(load_balancer),
             Err(error) if is_shown => error,
             Err(error) => return Err(serde::de::Error::custom(error)),
         };

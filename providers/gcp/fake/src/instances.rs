@@ -83,19 +83,19 @@ pub(crate) fn aggregated(cloud: &mut Gcp, request: &ApiRequest) -> Answer {
     };
     let filter = request.query("filter").filter(|query| !query.is_empty());
     let mut found = Vec::new();
-    for (path, it) in cloud
+    for (path, entry) in cloud
         .objects
         .iter()
         .filter(|(path, _)| is_its(path) && is_reachable(path))
     {
-        if filter.map_or(Ok(true), |filter| fits(it, filter))? {
-            found.push((path.clone(), it.clone()));
+        if filter.map_or(Ok(true), |filter| fits(entry, filter))? {
+            found.push((path.clone(), entry.clone()));
         }
     }
     let page = cut(cloud, request, found)?;
     let mut scopes = json!({});
     let next = token(&page, request);
-    for (path, it) in page.items {
+    for (path, object) in page.items {
         let zone = path.split('/').nth(2).unwrap_or_default();
         let scope = &mut scopes[format!("zones/{zone}")];
         if scope[&collection].is_null() {
@@ -104,7 +104,7 @@ pub(crate) fn aggregated(cloud: &mut Gcp, request: &ApiRequest) -> Answer {
         scope[&collection]
             .as_array_mut()
             .into_iter()
-            .for_each(|all| all.push(shown(&it)));
+            .for_each(|all| all.push(shown(&object)));
     }
     for zone in &cloud.unreachable {
         let warning = json!({"code": "UNREACHABLE", "message": format!("The zone {zone} does not answer"), "data": []});

@@ -283,7 +283,7 @@ impl Session<'_> {
     /// Writes the owner tags into the description of the firewall for traffic. The forwarding rule has them, but is deleted
     /// first, and no Service leads to the rest.
     async fn mark_owner(&mut self, marker: Option<&ResourceKey>) -> Result<()> {
-        let Some(ResourceKey::CreatedAfter(it)) = marker else {
+        let Some(ResourceKey::CreatedAfter(auxiliary)) = marker else {
             return Ok(());
         };
         let text = Description::text(&self.spec.service, self.change.identity.owner_tags());
@@ -296,7 +296,7 @@ impl Session<'_> {
         }
         self.firewall(
             Method::PATCH,
-            &it.name,
+            &auxiliary.name,
             &Attributes::default().set("description", text),
         )
         .await?;

@@ -80,7 +80,7 @@ pub(super) fn command(method: &Method, firewall: &str, settings: &Value, place: 
 impl GceLoadBalancers {
     /// Returns `true` if the firewall could not be deleted, and is left to the administrator of a shared network.
     pub(super) fn is_kept_firewall(&self, resource: &ResourceKey) -> bool {
-        matches!(resource, ResourceKey::CreatedAfter(it) if self.kept_firewalls.lock().contains(&it.name))
+        matches!(resource, ResourceKey::CreatedAfter(auxiliary) if self.kept_firewalls.lock().contains(&auxiliary.name))
     }
 
     /// Keeps the priority of a firewall that allows as long as there may be one that denies and is not wanted: of two

@@ -120,8 +120,8 @@ impl Groups {
             .read(call.query("filter", format!("name eq {pattern}")))
             .await?;
         let mut groups = BTreeSet::new();
-        for (scope, it) in found["items"].as_object().into_iter().flatten() {
-            if it["warning"]["code"]
+        for (scope, object) in found["items"].as_object().into_iter().flatten() {
+            if object["warning"]["code"]
                 .as_str()
                 .is_some_and(|code| code != "NO_RESULTS_ON_PAGE")
             {
@@ -129,7 +129,7 @@ impl Groups {
                     "the list of instance groups lacks {scope}, which did not answer"
                 )));
             }
-            let names = it["instanceGroups"]
+            let names = object["instanceGroups"]
                 .as_array()
                 .into_iter()
                 .flatten()

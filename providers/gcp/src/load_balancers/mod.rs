@@ -358,10 +358,10 @@ impl GceLoadBalancers {
             let found = snapshot.actual(&names, self.api.config.removes_denials)?;
             let kept = self.kept_firewalls.lock();
             let counts = |resource: &ResourceKey| match resource {
-                ResourceKey::CreatedBefore(it) | ResourceKey::CreatedAfter(it)
-                    if it.kind == FIREWALL.word =>
+                ResourceKey::CreatedBefore(auxiliary) | ResourceKey::CreatedAfter(auxiliary)
+                    if auxiliary.kind == FIREWALL.word =>
                 {
-                    !kept.contains(&*it.name)
+                    !kept.contains(&*auxiliary.name)
                 }
                 _ => true,
             };
@@ -447,16 +447,16 @@ impl LoadBalancerCloud for GceLoadBalancers {
     ) -> Result<ResourceGraph> {
         let seen = observed.graph.as_ref();
         let held = |is_for_ipv6: bool| {
-            let (_, it) = seen?.resources.iter().find(|(resource, _)| {
-                matches!(resource, ResourceKey::CreatedAfter(it) if it.kind == ADDRESS.word && is_ipv6(&it.name) == is_for_ipv6)
+            let (_, entry) = seen?.resources.iter().find(|(resource, _)| {
+                matches!(resource, ResourceKey::CreatedAfter(object) if object.kind == ADDRESS.word && is_ipv6(&object.name) == is_for_ipv6)
             })?;
             // That of a load balancer of the other kind is released.
-            if (it.text("addressType") == Some("INTERNAL")) != spec.is_internal {
+            if (entry.text("addressType") == Some("INTERNAL")) != spec.is_internal {
                 return None;
             }
-            let length = it.number::<u8>("prefixLength").filter(|_| is_for_ipv6);
+            let length = entry.number::<u8>("prefixLength").filter(|_| is_for_ipv6);
             Some(
-                it.text("address")?.to_owned()
+                entry.text("address")?.to_owned()
                     + &length
                         .map(|length| format!("/{length}"))
                         .unwrap_or_default(),
@@ -475,7 +475,9 @@ impl LoadBalancerCloud for GceLoadBalancers {
             .collect();
         for (resource, settings) in resources {
             let of_name = match &resource {
-                ResourceKey::CreatedBefore(it) | ResourceKey::CreatedAfter(it) => is_ipv6(&it.name),
+                ResourceKey::CreatedBefore(auxiliary) | ResourceKey::CreatedAfter(auxiliary) => {
+                    is_ipv6(&auxiliary.name)
+                }
                 ResourceKey::Listener(port) => is_ipv6(&port.protocol),
                 _ => continue,
             };

@@ -173,8 +173,8 @@ impl LbNames {
     /// Returns the kind of a resource, and the name of its object.
     pub(super) fn object(&self, resource: &ResourceKey) -> Option<(Kind, String)> {
         match resource {
-            ResourceKey::CreatedBefore(it) | ResourceKey::CreatedAfter(it) => {
-                Kind::of(&it.kind).map(|kind| (kind, it.name.clone()))
+            ResourceKey::CreatedBefore(auxiliary) | ResourceKey::CreatedAfter(auxiliary) => {
+                Kind::of(&auxiliary.kind).map(|kind| (kind, auxiliary.name.clone()))
             }
             ResourceKey::Pool(path) => {
                 let (word, name) = path.split_once('/')?;

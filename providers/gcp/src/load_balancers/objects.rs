@@ -134,12 +134,12 @@ impl Description {
 
     /// Returns the description of an object of this Service with these owner tags.
     pub(super) fn text(service: &str, tags: OwnerTags) -> String {
-        let it = Self {
+        let description = Self {
             service: service.to_owned(),
             cluster: tags.cluster,
             uid: tags.service,
         };
-        serde_json::to_string(&it).unwrap_or_default()
+        serde_json::to_string(&description).unwrap_or_default()
     }
 
     pub(super) fn tags(self) -> OwnerTags {
@@ -189,27 +189,27 @@ impl Rule {
     }
 
     pub(super) fn observed(&self) -> Result<Attributes> {
-        let mut it = self.clone();
-        it.subnetwork = it.subnetwork.map(|url| short(&url).to_owned());
-        it.ip_version = it.ip_version.or(Some("IPV4".to_owned()));
-        it.all_ports = it.all_ports.filter(|all| *all);
-        it.allow_global_access = it.allow_global_access.filter(|has| *has);
-        Attributes::observed(&it)
+        let mut rule = self.clone();
+        rule.subnetwork = rule.subnetwork.map(|url| short(&url).to_owned());
+        rule.ip_version = rule.ip_version.or(Some("IPV4".to_owned()));
+        rule.all_ports = rule.all_ports.filter(|all| *all);
+        rule.allow_global_access = rule.allow_global_access.filter(|has| *has);
+        Attributes::observed(&rule)
     }
 }
 
 impl Pool {
     pub(super) fn observed(&self, is_target_pool: bool) -> Result<Attributes> {
-        let mut it = self.clone();
-        it.health_checks = it.health_checks.iter().map(|url| tail(url)).collect();
-        it.description = it
+        let mut pool = self.clone();
+        pool.health_checks = pool.health_checks.iter().map(|url| tail(url)).collect();
+        pool.description = pool
             .description
             .or(Some(String::new()))
             .filter(|_| !is_target_pool);
-        it.protocol = it.protocol.filter(|_| !is_target_pool);
-        it.load_balancing_scheme = it.load_balancing_scheme.filter(|_| !is_target_pool);
-        it.session_affinity = it.session_affinity.or(Some("NONE".to_owned()));
-        Attributes::observed(&it)
+        pool.protocol = pool.protocol.filter(|_| !is_target_pool);
+        pool.load_balancing_scheme = pool.load_balancing_scheme.filter(|_| !is_target_pool);
+        pool.session_affinity = pool.session_affinity.or(Some("NONE".to_owned()));
+        Attributes::observed(&pool)
     }
 }
 
@@ -244,13 +244,13 @@ impl Check {
 
     /// Larger values than ours are a user's, and stay.
     pub(super) fn observed(&self) -> Result<Attributes> {
-        let mut it = self.clone();
-        it.description = Some(it.description.unwrap_or_default());
-        it.check_interval_sec = it.check_interval_sec.min(INTERVAL);
-        it.timeout_sec = it.timeout_sec.min(TIMEOUT);
-        it.healthy_threshold = it.healthy_threshold.min(HEALTHY);
-        it.unhealthy_threshold = it.unhealthy_threshold.min(UNHEALTHY);
-        Attributes::observed(&it)
+        let mut object = self.clone();
+        object.description = Some(object.description.unwrap_or_default());
+        object.check_interval_sec = object.check_interval_sec.min(INTERVAL);
+        object.timeout_sec = object.timeout_sec.min(TIMEOUT);
+        object.healthy_threshold = object.healthy_threshold.min(HEALTHY);
+        object.unhealthy_threshold = object.unhealthy_threshold.min(UNHEALTHY);
+        Attributes::observed(&object)
     }
 }
 
@@ -320,16 +320,16 @@ impl Firewall {
     }
 
     pub(super) fn observed(&self) -> Result<Attributes> {
-        let mut it = self.clone();
-        for ports in it.allowed.iter_mut().flatten() {
+        let mut firewall = self.clone();
+        for ports in firewall.allowed.iter_mut().flatten() {
             *ports = Ports::new(&ports.protocol, ports.each());
         }
-        for range in it.destination_ranges.iter_mut().flatten() {
+        for range in firewall.destination_ranges.iter_mut().flatten() {
             let address = range.strip_suffix("/32").or(range.strip_suffix("/128"));
             *range = address.unwrap_or(range).to_owned();
         }
-        it.description = Some(it.description.unwrap_or_default());
-        Attributes::observed(&it)
+        firewall.description = Some(firewall.description.unwrap_or_default());
+        Attributes::observed(&firewall)
     }
 }
 

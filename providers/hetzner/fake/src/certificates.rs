@@ -89,19 +89,19 @@ impl Model {
             .collect()
     }
 
-    fn certificate_json(&self, it: &Certificate) -> Value {
-        let is_issued = !it.is_managed || Instant::now() >= it.issued;
+    fn certificate_json(&self, object: &Certificate) -> Value {
+        let is_issued = !object.is_managed || Instant::now() >= object.issued;
         let issuance = if is_issued { "completed" } else { "pending" };
-        let status = it
+        let status = object
             .is_managed
             .then(|| json!({"issuance": issuance, "renewal": "unavailable", "error": null}));
         let text = |text: &str| is_issued.then(|| text.to_owned());
         json!({
-            "id": it.id, "name": it.name, "labels": it.labels, "created": CREATED,
-            "type": if it.is_managed { "managed" } else { "uploaded" }, "domain_names": it.domain_names,
+            "id": object.id, "name": object.name, "labels": object.labels, "created": CREATED,
+            "type": if object.is_managed { "managed" } else { "uploaded" }, "domain_names": object.domain_names,
             "certificate": text("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----"),
             "fingerprint": text("03:c7:55"), "not_valid_before": text(CREATED), "not_valid_after": text(CREATED),
-            "status": status, "used_by": self.users_of(it.id),
+            "status": status, "used_by": self.users_of(object.id),
         })
     }
 }

@@ -24,13 +24,14 @@ pub(crate) fn firewalls(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
     page(request, cloud.firewalls.clone())
 }
 
-fn is_of_length(it: &Value, from: usize, to: usize) -> bool {
-    it.as_str()
+fn is_of_length(object: &Value, from: usize, to: usize) -> bool {
+    object
+        .as_str()
         .is_some_and(|text| (from..=to).contains(&text.len()))
 }
 
-fn is_one_of(it: &Value, all: &[&str]) -> bool {
-    all.iter().any(|known| it == known)
+fn is_one_of(object: &Value, all: &[&str]) -> bool {
+    all.iter().any(|known| object == known)
 }
 
 fn check_rules(rules: &Value) -> Result<(), Refused> {

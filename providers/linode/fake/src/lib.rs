@@ -91,13 +91,13 @@ fn not_found() -> Refused {
 }
 
 /// Returns `true` if an object fits the conditions of `X-Filter`.
-fn fits(it: &Value, filter: &Value) -> bool {
+fn fits(object: &Value, filter: &Value) -> bool {
     filter
         .as_object()
         .into_iter()
         .flatten()
-        .all(|(key, wanted)| match (key.as_str(), &it[key]) {
-            ("+or", _) => array(wanted).any(|filter| fits(it, filter)),
+        .all(|(key, wanted)| match (key.as_str(), &object[key]) {
+            ("+or", _) => array(wanted).any(|filter| fits(object, filter)),
             ("subnet_id", has) => wanted
                 .as_str()
                 .is_some_and(|all| all.split(',').any(|id| has.as_u64() == id.parse().ok())),
@@ -111,11 +111,11 @@ fn fits(it: &Value, filter: &Value) -> bool {
         })
 }
 
-fn without(mut it: Value, keys: &[&str]) -> Value {
-    if let Some(fields) = it.as_object_mut() {
+fn without(mut object: Value, keys: &[&str]) -> Value {
+    if let Some(fields) = object.as_object_mut() {
         fields.retain(|key, _| !keys.contains(&&**key));
     }
-    it
+    object
 }
 
 /// Returns a page of the objects of the request's account.
@@ -164,10 +164,10 @@ fn page(request: &ApiRequest, all: Vec<Value>) -> Answer {
     ))
 }
 
-fn ok(it: &Value) -> Answer {
+fn ok(object: &Value) -> Answer {
     Ok(Reply::new(
         200,
-        without(it.clone(), &["account", "devices", "nodes", "vpc"]),
+        without(object.clone(), &["account", "devices", "nodes", "vpc"]),
     ))
 }
 

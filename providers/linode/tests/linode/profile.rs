@@ -62,12 +62,12 @@ impl LinodeCloud {
             .for_each(change);
     }
 
-    fn facts(&self, it: &Value) -> LoadBalancerFacts {
+    fn facts(&self, object: &Value) -> LoadBalancerFacts {
         let cloud = self.fake.lock();
         let configs: Vec<_> = cloud
             .configs
             .iter()
-            .filter(|config| config["nodebalancer_id"] == it["id"])
+            .filter(|config| config["nodebalancer_id"] == object["id"])
             .collect();
         let (mut ports, mut targets) = (BTreeSet::new(), BTreeSet::new());
         for config in configs {
@@ -105,8 +105,8 @@ impl LinodeCloud {
         }
         let owner = |tag: &Value| Some(text(tag).strip_prefix("ccmrs-service:")?.to_owned());
         LoadBalancerFacts {
-            service_uid: list(&it["tags"]).find_map(owner),
-            address: it["ipv4"].as_str().map(str::to_owned),
+            service_uid: list(&object["tags"]).find_map(owner),
+            address: object["ipv4"].as_str().map(str::to_owned),
             ports,
             targets,
         }
@@ -247,8 +247,8 @@ impl CloudProfile for LinodeCloud {
         }
         configs.sort_by_key(|config| (config["nodebalancer_id"].as_u64(), config["port"].as_u64()));
         let mut nodebalancers = cloud.nodebalancers.clone();
-        for it in &mut nodebalancers {
-            it["tags"]
+        for nodebalancer in &mut nodebalancers {
+            nodebalancer["tags"]
                 .as_array_mut()
                 .into_iter()
                 .for_each(|all| all.sort_by_key(ToString::to_string));
@@ -269,32 +269,35 @@ impl CloudProfile for LinodeCloud {
     fn aliases(&self) -> Vec<(String, String)> {
         let cloud = self.fake.lock();
         let mut aliases = Vec::new();
-        for it in &cloud.linodes {
-            let label = text(&it["label"]);
-            aliases.push((it["id"].to_string(), format!("<Linode {label}>")));
+        for linode in &cloud.linodes {
+            let label = text(&linode["label"]);
+            aliases.push((linode["id"].to_string(), format!("<Linode {label}>")));
             aliases.extend(
-                list(&it["ipv4"])
+                list(&linode["ipv4"])
                     .enumerate()
                     .map(|(at, ip)| (text(ip), format!("<address {at} of {label}>"))),
             );
             aliases.push((
-                text(&it["vpc"]["address"]),
+                text(&linode["vpc"]["address"]),
                 format!("<VPC address of {label}>"),
             ));
             aliases.push((
-                text(&it["vpc"]["ipv6"]).replace("::/64", "::5"),
+                text(&linode["vpc"]["ipv6"]).replace("::/64", "::5"),
                 format!("<VPC IPv6 address of {label}>"),
             ));
         }
-        for it in &cloud.nodebalancers {
+        for nodebalancer in &cloud.nodebalancers {
             let uid = |tag: &Value| Some(text(tag).strip_prefix("ccmrs-service:")?.to_owned());
-            let owner = list(&it["tags"])
+            let owner = list(&nodebalancer["tags"])
                 .find_map(uid)
-                .unwrap_or_else(|| text(&it["label"]));
-            aliases.push((it["id"].to_string(), format!("<NodeBalancer of {owner}>")));
+                .unwrap_or_else(|| text(&nodebalancer["label"]));
+            aliases.push((
+                nodebalancer["id"].to_string(),
+                format!("<NodeBalancer of {owner}>"),
+            ));
             let keys = ["label", "ipv4", "ipv6", "hostname"];
             aliases.extend(
-                keys.map(|key| (text(&it[key]), format!("<{key} of {owner}>")))
+                keys.map(|key| (text(&nodebalancer[key]), format!("<{key} of {owner}>")))
                     .into_iter()
                     .filter(|(text, _)| *text != owner),
             );

@@ -285,9 +285,9 @@ impl ChangeRun<'_> {
                 body["port"] = port.number.into();
                 self.resolve(&mut body)?;
             }
-            ResourceKey::CreatedBefore(it) if resource.is_of_kind(CERTIFICATE) => {
-                let pair = self.key_pair(&it.name).await?;
-                body["name"] = it.name.as_str().into();
+            ResourceKey::CreatedBefore(auxiliary) if resource.is_of_kind(CERTIFICATE) => {
+                let pair = self.key_pair(&auxiliary.name).await?;
+                body["name"] = auxiliary.name.as_str().into();
                 body["certificate"] = pair.certificate.into();
                 body["private_key"] = pair.key.expose_secret().into();
                 hidden = Some(pair.key);

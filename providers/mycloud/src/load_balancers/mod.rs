@@ -230,15 +230,15 @@ impl LoadBalancerCloud for MycloudLoadBalancers {
                 graph = graph.resource(access_list_resource(), Attributes::desired(&list)?);
             }
         }
-        for it in &spec.ports {
-            let name = group_name(it.port.number, it.port.protocol);
+        for port in &spec.ports {
+            let name = group_name(port.port.number, port.port.protocol);
             let targets = backends
                 .as_ref()
-                .map(|backends| backends::targets(backends, it.port.node_port));
-            graph = graph.pool(&name, Attributes::desired(&it.group)?, targets);
+                .map(|backends| backends::targets(backends, port.port.node_port));
+            graph = graph.pool(&name, Attributes::desired(&port.group)?, targets);
             if input.scope == Scope::Everything {
-                let mut listener = it.listener.clone();
-                if let Some(secret) = &it.secret {
+                let mut listener = port.listener.clone();
+                if let Some(secret) = &port.secret {
                     let (name, _) = self.upload(input.request.service, secret).await?;
                     listener.certificate_ids = Some(vec![uploaded(&name)]);
                     graph = graph.resource(
@@ -247,7 +247,7 @@ impl LoadBalancerCloud for MycloudLoadBalancers {
                     );
                 }
                 let settings = Attributes::desired(&listener)?;
-                graph = graph.listener(it.port.number, it.port.protocol, &name, settings);
+                graph = graph.listener(port.port.number, port.port.protocol, &name, settings);
             }
         }
         Ok(graph)

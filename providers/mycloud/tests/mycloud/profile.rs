@@ -60,9 +60,9 @@ fn provider_id(instance: &Value) -> String {
     format!("{NAME}://{REGION}/{}", text(instance))
 }
 
-fn facts(it: &Value) -> LoadBalancerFacts {
+fn facts(object: &Value) -> LoadBalancerFacts {
     let port = |listener: &Value| {
-        let group = list(&it["groups"])
+        let group = list(&object["groups"])
             .find(|group| group["id"] == listener["group_id"])
             .unwrap_or(&Value::Null);
         let node_port = list(&group["members"])
@@ -79,11 +79,13 @@ fn facts(it: &Value) -> LoadBalancerFacts {
             number(node_port),
         )
     };
-    let members = list(&it["groups"]).flat_map(|group| list(&group["members"]));
+    let members = list(&object["groups"]).flat_map(|group| list(&group["members"]));
     LoadBalancerFacts {
-        service_uid: it["labels"]["ccm-rs/service"].as_str().map(str::to_owned),
-        address: it["vips"][0]["address"].as_str().map(str::to_owned),
-        ports: list(&it["listeners"]).map(port).collect(),
+        service_uid: object["labels"]["ccm-rs/service"]
+            .as_str()
+            .map(str::to_owned),
+        address: object["vips"][0]["address"].as_str().map(str::to_owned),
+        ports: list(&object["listeners"]).map(port).collect(),
         targets: members
             .map(|member| provider_id(&member["instance_id"]))
             .collect(),
@@ -221,12 +223,12 @@ impl CloudProfile for MycloudCloud {
     fn objects(&self) -> Vec<Value> {
         let cloud = self.0.lock();
         let mut balancers = cloud.load_balancers.clone();
-        for it in &mut balancers {
-            for group in it["groups"].as_array_mut().into_iter().flatten() {
+        for balancer in &mut balancers {
+            for group in balancer["groups"].as_array_mut().into_iter().flatten() {
                 sort(&mut group["members"], "address");
             }
-            sort(&mut it["groups"], "name");
-            sort(&mut it["listeners"], "port");
+            sort(&mut balancer["groups"], "name");
+            sort(&mut balancer["listeners"], "port");
         }
         balancers.into_iter().chain(cloud.routes.clone()).collect()
     }
@@ -236,31 +238,31 @@ impl CloudProfile for MycloudCloud {
         let mut add = |value: &Value, alias: String| {
             aliases.extend(value.as_str().map(|text| (text.to_owned(), alias)))
         };
-        for it in &cloud.instances {
-            let name = text(&it["hostname"]);
-            add(&it["id"], format!("<instance {name}>"));
+        for entry in &cloud.instances {
+            let name = text(&entry["hostname"]);
+            add(&entry["id"], format!("<instance {name}>"));
             for field in ["ipv4", "ipv6", "eip"] {
-                add(&it["nics"][0][field], format!("<{field} of {name}>"));
+                add(&entry["nics"][0][field], format!("<{field} of {name}>"));
             }
         }
-        for it in &cloud.load_balancers {
-            let name = text(&it["name"]);
-            add(&it["id"], format!("<load balancer {name}>"));
-            list(&it["vips"])
+        for load_balancer in &cloud.load_balancers {
+            let name = text(&load_balancer["name"]);
+            add(&load_balancer["id"], format!("<load balancer {name}>"));
+            list(&load_balancer["vips"])
                 .for_each(|vip| add(&vip["address"], format!("<{} of {name}>", vip["family"])));
-            list(&it["groups"])
+            list(&load_balancer["groups"])
                 .for_each(|part| add(&part["id"], format!("<group {} of {name}>", part["name"])));
-            list(&it["listeners"]).for_each(|part| {
+            list(&load_balancer["listeners"]).for_each(|part| {
                 add(
                     &part["id"],
                     format!("<listener {}/{} of {name}>", part["port"], part["protocol"]),
                 );
             });
-            list(&it["access_lists"])
+            list(&load_balancer["access_lists"])
                 .for_each(|part| add(&part["id"], format!("<access list of {name}>")));
         }
-        for it in &cloud.routes {
-            add(&it["id"], format!("<route {}>", it["destination"]));
+        for object in &cloud.routes {
+            add(&object["id"], format!("<route {}>", object["destination"]));
         }
         aliases
     }

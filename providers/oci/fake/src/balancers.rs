@@ -32,7 +32,7 @@ fn set(cloud: &Oracle, name: &str, body: &Value, network: bool) -> Result<Value,
     }
     let mut backends = Vec::new();
     for backend in array(&body["backends"]) {
-        let mut it = backend.clone();
+        let mut entry = backend.clone();
         let target = backend["targetId"].as_str();
         let instance =
             target.and_then(|id| cloud.visible("instance").find(|object| object["id"] == id));
@@ -43,21 +43,21 @@ fn set(cloud: &Oracle, name: &str, body: &Value, network: bool) -> Result<Value,
                 "the backend does not exist",
             ));
         }
-        it["name"] = format!(
+        entry["name"] = format!(
             "{}:{}",
             backend["ipAddress"].as_str().unwrap_or_default(),
             backend["port"]
         )
         .into();
-        it["weight"] = backend["weight"].as_u64().unwrap_or(1).into();
+        entry["weight"] = backend["weight"].as_u64().unwrap_or(1).into();
         for key in if network {
             &["isBackup", "isDrain", "isOffline"]
         } else {
             &["backup", "drain", "offline"]
         } {
-            it[*key] = backend[*key].as_bool().unwrap_or_default().into();
+            entry[*key] = backend[*key].as_bool().unwrap_or_default().into();
         }
-        backends.push(it);
+        backends.push(entry);
     }
     if backends.len() > 512 {
         return Err(refuse(
@@ -86,8 +86,8 @@ fn part(
 ) -> Result<Value, Refused> {
     let network = is_network(balancer["id"].as_str().unwrap_or_default());
     constraints::part(kind, name, body, network)?;
-    let mut it = body.clone();
-    it["name"] = name.into();
+    let mut object = body.clone();
+    object["name"] = name.into();
     let uses = body["sslConfiguration"]["certificateName"].as_str();
     if uses.is_some_and(|certificate| balancer["certificates"][certificate].is_null()) {
         return Err(refuse(
@@ -123,12 +123,12 @@ fn part(
                     return Err(refuse(400, "InvalidParameter", "there is no such rule set"));
                 }
             }
-            Ok(it)
+            Ok(object)
         }
         "certificates" => Ok(json!({
             "certificateName": name, "publicCertificate": body["publicCertificate"], "caCertificate": body["caCertificate"].as_str().unwrap_or(""),
         })),
-        _ => Ok(it),
+        _ => Ok(object),
     }
 }
 
@@ -251,8 +251,8 @@ impl Oracle {
                 .map(|balancer| balancer.remove(key));
         }
         for kind in ["certificates", "ruleSets", "backendSets", "listeners"] {
-            for (name, it) in body[kind].as_object().into_iter().flatten() {
-                let made = part(self, &balancer, kind, name, it)?;
+            for (name, entry) in body[kind].as_object().into_iter().flatten() {
+                let made = part(self, &balancer, kind, name, entry)?;
                 balancer[kind][name] = made;
             }
         }

@@ -61,18 +61,19 @@ fn rule_set_name(name: &str, uid: &str) -> String {
 
 /// Returns `true` for a rule set of the Service with this UID.
 pub(super) fn is_rule_set_of(resource: &ResourceKey, uid: &str) -> bool {
-    matches!(resource, ResourceKey::CreatedBefore(it) if it.kind == "rule set" && it.name.ends_with(&mark(uid)))
+    matches!(resource, ResourceKey::CreatedBefore(auxiliary) if auxiliary.kind == "rule set" && auxiliary.name.ends_with(&mark(uid)))
 }
 
 /// Gives rule sets of the Service names of their own.
 fn with_own_rule_sets(mut desired: ResourceGraph, uid: &str) -> ResourceGraph {
     for (resource, settings) in desired.resources.clone().iter() {
         match resource {
-            ResourceKey::CreatedBefore(it) if it.kind == "rule set" => {
+            ResourceKey::CreatedBefore(auxiliary) if auxiliary.kind == "rule set" => {
                 desired.resources.remove(resource);
-                desired
-                    .resources
-                    .insert(rule_set(&rule_set_name(&it.name, uid)), settings.clone());
+                desired.resources.insert(
+                    rule_set(&rule_set_name(&auxiliary.name, uid)),
+                    settings.clone(),
+                );
             }
             ResourceKey::Listener(_) => {
                 let Some(names) = settings.get("ruleSetNames").and_then(Value::as_array) else {
@@ -241,7 +242,9 @@ impl LoadBalancers {
         let rank = |resource: &ResourceKey| match resource {
             ResourceKey::Listener(_) => Some(0),
             ResourceKey::Pool(_) => Some(1),
-            ResourceKey::CreatedBefore(it) if it.kind == "certificate" && is_version(&it.name) => {
+            ResourceKey::CreatedBefore(auxiliary)
+                if auxiliary.kind == "certificate" && is_version(&auxiliary.name) =>
+            {
                 Some(2)
             }
             _ => is_rule_set_of(resource, identity.uid()).then_some(2),

@@ -231,12 +231,12 @@ pub(super) fn fitted(
         .iter()
         .filter(|(resource, _)| resource.is_of_kind("certificate"))
     {
-        let ResourceKey::CreatedBefore(it) = resource else {
+        let ResourceKey::CreatedBefore(auxiliary) = resource else {
             continue;
         };
-        let is_former = secrets
-            .iter()
-            .any(|secret| !is_of_user && it.name == *secret || is_version(&it.name, secret));
+        let is_former = secrets.iter().any(|secret| {
+            !is_of_user && auxiliary.name == *secret || is_version(&auxiliary.name, secret)
+        });
         let is_rotated = desired
             .resources
             .keys()

@@ -200,13 +200,13 @@ impl LoadBalancers {
                     }
                     listeners.insert(name, listener);
                 }
-                ResourceKey::CreatedBefore(it) if it.kind == "certificate" => {
-                    let (certificate, hidden) = self.certificates.body(&it.name, spec).await?;
-                    certificates.insert(it.name.clone(), certificate);
+                ResourceKey::CreatedBefore(object) if object.kind == "certificate" => {
+                    let (certificate, hidden) = self.certificates.body(&object.name, spec).await?;
+                    certificates.insert(object.name.clone(), certificate);
                     secrets.extend(hidden);
                 }
-                ResourceKey::CreatedBefore(it) if it.kind == "rule set" => {
-                    drop(rule_sets.insert(it.name.clone(), settings.nested()));
+                ResourceKey::CreatedBefore(auxiliary) if auxiliary.kind == "rule set" => {
+                    drop(rule_sets.insert(auxiliary.name.clone(), settings.nested()));
                 }
                 _ => {}
             }

@@ -422,11 +422,11 @@ impl Groups {
                     )),
                     false => error,
                 })?;
-        let it: Group = answer.json()?;
-        if it.freeform_tags.get("ManagedBy").map(String::as_str) == Some("CCM") {
+        let object: Group = answer.json()?;
+        if object.freeform_tags.get("ManagedBy").map(String::as_str) == Some("CCM") {
             return Ok(());
         }
-        let mut tags = it.freeform_tags;
+        let mut tags = object.freeform_tags;
         tags.insert("ManagedBy".to_owned(), "CCM".to_owned());
         let call = Call::put(ONE, &[group]).json(&json!({ "freeformTags": tags }));
         let etag = answer

@@ -392,9 +392,9 @@ fn graph(form: &Form, balancer: &Value, mode: Option<String>) -> ResourceGraph {
         graph = graph.listener(port, transport, pool, settings);
     }
     if !form.is_network() {
-        for (name, it) in objects(&balancer["certificates"]) {
+        for (name, object) in objects(&balancer["certificates"]) {
             let [public, authority] = ["publicCertificate", "caCertificate"]
-                .map(|key| it[key].as_str().unwrap_or_default());
+                .map(|key| object[key].as_str().unwrap_or_default());
             graph = graph.resource(certificate(name), certificate_settings(public, authority));
         }
         for (name, set) in objects(&balancer["ruleSets"]) {

@@ -116,26 +116,26 @@ impl LoadBalancers {
     /// Adds what can be added without a request for each load balancer; others get no graph, and are read by OCID.
     async fn listed(
         &self,
-        mut it: ObservedLoadBalancer,
+        mut load_balancer: ObservedLoadBalancer,
         services: &[Arc<Service>],
     ) -> ObservedLoadBalancer {
         // Subnets of others may not be readable.
-        let is_of_others =
-            it.owner_tags == OwnerTags::default() && service_of(&it, services).is_none();
+        let is_of_others = load_balancer.owner_tags == OwnerTags::default()
+            && service_of(&load_balancer, services).is_none();
         if is_of_others
-            || self.work.is_known(&it.id)
-            || it.state != State::Ready
-            || groups::has_any(&it)
+            || self.work.is_known(&load_balancer.id)
+            || load_balancer.state != State::Ready
+            || groups::has_any(&load_balancer)
         {
-            it.graph = None;
-            return it;
+            load_balancer.graph = None;
+            return load_balancer;
         }
-        self.spare_parts(&mut it, None);
-        if let Err(error) = self.add_rules(&mut it, services).await {
-            tracing::warn!(id = it.id, %error, "rules of a load balancer cannot be read with the list; it is read by its OCID");
-            it.graph = None;
+        self.spare_parts(&mut load_balancer, None);
+        if let Err(error) = self.add_rules(&mut load_balancer, services).await {
+            tracing::warn!(id = load_balancer.id, %error, "rules of a load balancer cannot be read with the list; it is read by its OCID");
+            load_balancer.graph = None;
         }
-        it
+        load_balancer
     }
 
     /// Reads load balancers of both kinds that have a name of the Service, and the one that the Service requests.
@@ -220,18 +220,18 @@ impl LoadBalancers {
         work: Work,
         service: Option<&str>,
     ) -> Result<ObservedLoadBalancer> {
-        let mut it = observed(form, balancer, &self.config.prefix);
-        self.spare_parts(&mut it, service);
+        let mut load_balancer = observed(form, balancer, &self.config.prefix);
+        self.spare_parts(&mut load_balancer, service);
         match work {
-            Work::Running => it.state = State::Busy,
-            Work::Failed(text) => it.state = State::Failed(text),
+            Work::Running => load_balancer.state = State::Busy,
+            Work::Failed(text) => load_balancer.state = State::Failed(text),
             Work::Done => {}
         }
         // A failed load balancer may be deleted, and its rules are found only now.
-        if it.state != State::Busy {
-            self.add_rules(&mut it, &self.services()).await?;
+        if load_balancer.state != State::Busy {
+            self.add_rules(&mut load_balancer, &self.services()).await?;
         }
-        Ok(it)
+        Ok(load_balancer)
     }
 
     pub(super) async fn by_id(
@@ -258,8 +258,8 @@ impl LoadBalancers {
             .find::<Value>(Call::get(form.one, &[id]))
             .await?
         {
-            Some(it) if it["lifecycleState"] != "DELETED" => {
-                self.whole(form, &it, work, service).await.map(Some)
+            Some(object) if object["lifecycleState"] != "DELETED" => {
+                self.whole(form, &object, work, service).await.map(Some)
             }
             _ => Ok(None),
         }
@@ -303,18 +303,21 @@ impl LoadBalancers {
             let list = self
                 .list(form, &compartment, None, &SharedPriority::default())
                 .await?;
-            for it in list
+            for entry in list
                 .items()
                 .iter()
                 .filter(|object| created.iter().any(|id| object["id"] == id.as_str()))
             {
                 // Failures are read by their work requests, which explain them.
-                match it["lifecycleState"].as_str() {
-                    Some("CREATING") => all.push(observed(form, it, &self.config.prefix)),
+                match entry["lifecycleState"].as_str() {
+                    Some("CREATING") => all.push(observed(form, entry, &self.config.prefix)),
                     Some("ACTIVE") => {
-                        self.work
-                            .succeeded(&self.api, form, it["id"].as_str().unwrap_or_default());
-                        all.push(self.whole(form, it, Work::Done, None).await?);
+                        self.work.succeeded(
+                            &self.api,
+                            form,
+                            entry["id"].as_str().unwrap_or_default(),
+                        );
+                        all.push(self.whole(form, entry, Work::Done, None).await?);
                     }
                     _ => {}
                 }

@@ -143,7 +143,7 @@ impl LoadBalancers {
                     .find(Call::get(form.one, &[id]))
                     .await?;
                 return match shown {
-                    Some(it) if it["lifecycleState"] != "DELETED" => {
+                    Some(object) if object["lifecycleState"] != "DELETED" => {
                         Err(Error::unauthorized(format!(
                             "load balancer {id} exists, and may not be deleted: allow the principal to manage load balancers"
                         )))

@@ -125,18 +125,18 @@ async fn instance_of_another_network_does_not_stand_for_a_node() {
         cloud
             .objects
             .insert("ocid1.subnet.oc1.phx.theirs".to_owned(), subnet);
-        for it in cloud
+        for entry in cloud
             .objects
             .iter_mut()
             .filter(|(id, _)| id.ends_with(&number))
             .map(|(_, object)| object)
         {
-            if it["subnetId"].is_string() {
-                it["subnetId"] = "ocid1.subnet.oc1.phx.theirs".into();
+            if entry["subnetId"].is_string() {
+                entry["subnetId"] = "ocid1.subnet.oc1.phx.theirs".into();
             }
             for key in ["privateIp", "ipAddress"] {
-                if it[key].is_string() {
-                    it[key] = json!(address);
+                if entry[key].is_string() {
+                    entry[key] = json!(address);
                 }
             }
         }

@@ -86,10 +86,10 @@ impl OciCloud {
         }
     }
 
-    fn facts(cloud: &Oracle, it: &Value) -> LoadBalancerFacts {
+    fn facts(cloud: &Oracle, object: &Value) -> LoadBalancerFacts {
         let (mut ports, mut sets) = (BTreeSet::new(), BTreeSet::new());
-        for listener in objects(&it["listeners"]) {
-            let set = &it["backendSets"][listener["defaultBackendSetName"]
+        for listener in objects(&object["listeners"]) {
+            let set = &object["backendSets"][listener["defaultBackendSetName"]
                 .as_str()
                 .unwrap_or_default()];
             // Only backends show the node port.
@@ -115,10 +115,10 @@ impl OciCloud {
             sets.insert(list(&set["backends"]).map(target).collect());
         }
         LoadBalancerFacts {
-            service_uid: it["freeformTags"]["ccm-rs/service"]
+            service_uid: object["freeformTags"]["ccm-rs/service"]
                 .as_str()
                 .map(str::to_owned),
-            address: it["ipAddresses"][0]["ipAddress"]
+            address: object["ipAddresses"][0]["ipAddress"]
                 .as_str()
                 .map(str::to_owned),
             ports,
@@ -306,27 +306,27 @@ impl CloudProfile for OciCloud {
     fn aliases(&self) -> Vec<(String, String)> {
         let cloud = self.fake.lock();
         let mut aliases = Vec::new();
-        for it in cloud.all("vnic") {
-            let name = text(&it["hostnameLabel"]);
-            aliases.push((text(&it["privateIp"]), format!("<address of {name}>")));
+        for current in cloud.all("vnic") {
+            let name = text(&current["hostnameLabel"]);
+            aliases.push((text(&current["privateIp"]), format!("<address of {name}>")));
             aliases.push((
-                text(&it["id"]).replace(".vnic.", ".instance."),
+                text(&current["id"]).replace(".vnic.", ".instance."),
                 format!("<instance {name}>"),
             ));
         }
-        for it in cloud.all("networksecuritygroup") {
+        for entry in cloud.all("networksecuritygroup") {
             aliases.push((
-                text(&it["id"]),
-                format!("<group {}>", text(&it["displayName"])),
+                text(&entry["id"]),
+                format!("<group {}>", text(&entry["displayName"])),
             ));
         }
-        for it in cloud
+        for object in cloud
             .all("loadbalancer")
             .chain(cloud.all("networkloadbalancer"))
         {
-            let name = text(&it["displayName"]);
-            aliases.push((text(&it["id"]), format!("<load balancer {name}>")));
-            for address in list(&it["ipAddresses"]) {
+            let name = text(&object["displayName"]);
+            aliases.push((text(&object["id"]), format!("<load balancer {name}>")));
+            for address in list(&object["ipAddresses"]) {
                 aliases.push((text(&address["ipAddress"]), format!("<address of {name}>")));
             }
         }

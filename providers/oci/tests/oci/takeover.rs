@@ -31,11 +31,11 @@ fn recorded(left: &Value) -> (Harness, Vec<Service>) {
     for name in ["worker-1", "worker-2"] {
         harness.cluster.remove_node(name);
     }
-    for it in list(&left["nodes"]) {
-        let text = |key: &str| it[key].as_str().unwrap().to_owned();
+    for node in list(&left["nodes"]) {
+        let text = |key: &str| node[key].as_str().unwrap().to_owned();
         let addresses = [NodeAddress::new(
             AddressType::InternalIP,
-            it["address"][0].as_str().unwrap(),
+            node["address"][0].as_str().unwrap(),
         )]
         .into();
         let (name, provider_id) = (text("name").into(), text("providerID").into());

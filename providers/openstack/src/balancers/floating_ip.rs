@@ -259,12 +259,16 @@ async fn create(services: &Services, fields: &Value) -> Result<FloatingIp> {
 }
 
 /// Associates a floating IP with a port, or with none, unless it was changed since it was read (*conflict*).
-async fn lead(services: &Services, it: &FloatingIp, port: Option<&str>) -> Result<FloatingIp> {
-    let call =
-        Call::put("/floatingips/{id}", &[&it.id]).json(&json!({"floatingip": {"port_id": port}}));
+async fn lead(
+    services: &Services,
+    floating_ip: &FloatingIp,
+    port: Option<&str>,
+) -> Result<FloatingIp> {
+    let call = Call::put("/floatingips/{id}", &[&floating_ip.id])
+        .json(&json!({"floatingip": {"port_id": port}}));
     services
         .network
-        .read(based_on(it.revision_number, call).inside("floatingip"))
+        .read(based_on(floating_ip.revision_number, call).inside("floatingip"))
         .await
 }
 

@@ -443,12 +443,13 @@ impl Subject<'_> {
                 .position(is_it)
                 .map(|at| present.swap_remove(at))
             {
-                Some(it)
-                    if it.monitor_port == member.monitor_port && it.target() == member.target() =>
+                Some(entry)
+                    if entry.monitor_port == member.monitor_port
+                        && entry.target() == member.target() =>
                 {
                     continue;
                 }
-                Some(it) => Call::put(MEMBERS.one, &[pool, &it.id]).json(
+                Some(object) => Call::put(MEMBERS.one, &[pool, &object.id]).json(
                     &MEMBERS.body(json!({"name": name, "monitor_port": member.monitor_port})),
                 ),
                 None => Call::post(MEMBERS.all, &[pool]).json(&MEMBERS.body(Member {

@@ -101,11 +101,11 @@ fn base(request: &ApiRequest) -> String {
     )
 }
 
-fn without(mut it: Value, keys: &[&str]) -> Value {
-    if let Some(fields) = it.as_object_mut() {
+fn without(mut object: Value, keys: &[&str]) -> Value {
+    if let Some(fields) = object.as_object_mut() {
         fields.retain(|key, _| !keys.contains(&&**key));
     }
-    it
+    object
 }
 
 /// Returns a page of those resources of the environment that fit the filters of the query.

@@ -48,8 +48,8 @@ pub(crate) fn variables(url: &str) -> [(&'static str, String); 3] {
     ]
 }
 
-fn is_balancer(it: &Value) -> bool {
-    it["type"] == "loadBalancerService"
+fn is_balancer(object: &Value) -> bool {
+    object["type"] == "loadBalancerService"
 }
 
 /// Adds a service as another program does.
@@ -76,10 +76,10 @@ impl RancherCloud {
             .for_each(change);
     }
 
-    fn facts(&self, it: &Value) -> LoadBalancerFacts {
+    fn facts(&self, object: &Value) -> LoadBalancerFacts {
         let cloud = self.0.lock();
         let (mut ports, mut targets) = (BTreeSet::new(), BTreeSet::new());
-        for rule in list(&it["lbConfig"]["portRules"]) {
+        for rule in list(&object["lbConfig"]["portRules"]) {
             ports.insert((
                 number(&rule["sourcePort"]),
                 "TCP".to_owned(),
@@ -96,8 +96,10 @@ impl RancherCloud {
             targets.insert(host.map_or(ip, provider_id));
         }
         LoadBalancerFacts {
-            service_uid: it["metadata"]["ccm-rs/service"].as_str().map(str::to_owned),
-            address: it["publicEndpoints"][0]["ipAddress"]
+            service_uid: object["metadata"]["ccm-rs/service"]
+                .as_str()
+                .map(str::to_owned),
+            address: object["publicEndpoints"][0]["ipAddress"]
                 .as_str()
                 .map(str::to_owned),
             ports,
@@ -235,32 +237,32 @@ impl CloudProfile for RancherCloud {
     fn aliases(&self) -> Vec<(String, String)> {
         let cloud = self.0.lock();
         let mut aliases = Vec::new();
-        for it in &cloud.hosts {
-            let name = text(&it["hostname"]);
+        for entry in &cloud.hosts {
+            let name = text(&entry["hostname"]);
             aliases.extend([
-                (text(&it["uuid"]), format!("<host {name}>")),
-                (text(&it["addresses"][0]), format!("<address of {name}>")),
+                (text(&entry["uuid"]), format!("<host {name}>")),
+                (text(&entry["addresses"][0]), format!("<address of {name}>")),
             ]);
         }
-        for it in cloud
+        for object in cloud
             .services
             .iter()
             .filter(|service| service["removed"].is_null())
         {
-            let name = text(&it["name"]);
-            let owner = it["metadata"]["ccm-rs/service"]
+            let name = text(&object["name"]);
+            let owner = object["metadata"]["ccm-rs/service"]
                 .as_str()
                 .unwrap_or(&name)
                 .to_owned();
             aliases.push((
-                text(&it["id"]),
-                format!("<{} of {owner}>", text(&it["type"])),
+                text(&object["id"]),
+                format!("<{} of {owner}>", text(&object["type"])),
             ));
             aliases.push((
-                text(&it["publicEndpoints"][0]["ipAddress"]),
+                text(&object["publicEndpoints"][0]["ipAddress"]),
                 format!("<address of {owner}>"),
             ));
-            if is_balancer(it) && owner != name {
+            if is_balancer(object) && owner != name {
                 aliases.push((name, format!("<name of {owner}>")));
             }
         }

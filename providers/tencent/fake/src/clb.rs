@@ -50,9 +50,11 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             )
         }
         "DescribeClassicalLBTargets" => {
-            let it = world.find("balancer", "LoadBalancerId", id, NO_BALANCER)?;
+            let other_object = world.find("balancer", "LoadBalancerId", id, NO_BALANCER)?;
             let target = |object: &Value| json!({"Type": "CVM", "InstanceId": object, "Weight": 10, "RunFlag": 1});
-            Ok(json!({"Targets": array(&it["_instances"]).map(target).collect::<Vec<_>>()}))
+            Ok(
+                json!({"Targets": array(&other_object["_instances"]).map(target).collect::<Vec<_>>()}),
+            )
         }
         "RegisterTargetsWithClassicalLB" | "DeregisterTargetsFromClassicalLB" => {
             classic_targets(world, body)
@@ -64,14 +66,20 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
         "ModifyLoadBalancerAttributes" => {
             let (mut answer, succeeds) = world.begin(id);
             answer["DealName"] = json!("");
-            let it = world.find("balancer", "LoadBalancerId", id, NO_BALANCER)?;
+            let other_world = world.find("balancer", "LoadBalancerId", id, NO_BALANCER)?;
             if succeeds {
-                merge(it, &only(body, "LoadBalancerName LoadBalancerPassToTarget"));
+                merge(
+                    other_world,
+                    &only(body, "LoadBalancerName LoadBalancerPassToTarget"),
+                );
                 if let Value::Object(_) = &body["InternetChargeInfo"] {
-                    merge(&mut it["NetworkAttributes"], &body["InternetChargeInfo"]);
+                    merge(
+                        &mut other_world["NetworkAttributes"],
+                        &body["InternetChargeInfo"],
+                    );
                 }
                 if let Some(is_protected) = body["DeleteProtect"].as_bool() {
-                    it["AttributeFlags"] = if is_protected {
+                    other_world["AttributeFlags"] = if is_protected {
                         json!(["DeleteProtect"])
                     } else {
                         json!([])
@@ -87,8 +95,8 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
                 world.find("group", "SecurityGroupId", group, "InvalidParameterValue")?;
             }
             let (answer, _) = world.begin(id);
-            let it = world.find("balancer", "LoadBalancerId", id, NO_BALANCER)?;
-            it["SecureGroups"] = body["SecurityGroups"].clone();
+            let current = world.find("balancer", "LoadBalancerId", id, NO_BALANCER)?;
+            current["SecureGroups"] = body["SecurityGroups"].clone();
             Ok(answer)
         }
         "DescribeListeners" => {
@@ -120,9 +128,9 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
         "ModifyListener" => {
             world.find("listener", "ListenerId", &body["ListenerId"], NO_LISTENER)?;
             let (answer, succeeds) = world.begin(id);
-            let it = world.find("listener", "ListenerId", &body["ListenerId"], NO_LISTENER)?;
+            let entry = world.find("listener", "ListenerId", &body["ListenerId"], NO_LISTENER)?;
             if succeeds {
-                set(it, body);
+                set(entry, body);
             }
             Ok(answer)
         }
@@ -151,8 +159,8 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
     }
 }
 
-fn hidden(it: &Value, names: &[&str]) -> Value {
-    let fields = it
+fn hidden(object: &Value, names: &[&str]) -> Value {
+    let fields = object
         .as_object()
         .into_iter()
         .flatten()
@@ -162,8 +170,9 @@ fn hidden(it: &Value, names: &[&str]) -> Value {
         .collect()
 }
 
-fn is_named(body: &Value, it: &Value) -> bool {
-    body["ListenerIds"].is_null() || array(&body["ListenerIds"]).any(|id| *id == it["ListenerId"])
+fn is_named(body: &Value, object: &Value) -> bool {
+    body["ListenerIds"].is_null()
+        || array(&body["ListenerIds"]).any(|id| *id == object["ListenerId"])
 }
 
 fn describe(world: &mut World, body: &Value) -> Answer {
@@ -183,8 +192,8 @@ fn describe(world: &mut World, body: &Value) -> Answer {
             })
     });
     // The address is known when the load balancer works.
-    for it in found.iter_mut().filter(|object| object["Status"] == 0) {
-        it["LoadBalancerVips"] = json!([]);
+    for entry in found.iter_mut().filter(|object| object["Status"] == 0) {
+        entry["LoadBalancerVips"] = json!([]);
     }
     world.page(found, body, "LoadBalancerSet")
 }
@@ -217,22 +226,25 @@ pub(crate) fn create(world: &mut World, body: &Value) -> Answer {
     let vip = body["Vip"].as_str().map_or(vip, str::to_owned);
     let network =
         json!({"InternetChargeType": "TRAFFIC_POSTPAID_BY_HOUR", "InternetMaxBandwidthOut": 10});
-    let mut it = json!({"LoadBalancerId": id, "LoadBalancerName": format!("lb-{number}"), "Forward": 1, "Status": 0,
+    let mut object = json!({"LoadBalancerId": id, "LoadBalancerName": format!("lb-{number}"), "Forward": 1, "Status": 0,
         "LoadBalancerVips": [vip], "VpcId": VPC, "Tags": [], "SecureGroups": [], "AttributeFlags": [], "Domain": "",
         "LoadBalancerDomain": "", "LoadBalancerPassToTarget": false, "AddressIPVersion": "ipv4", "CreateTime": "2026-01-02 03:04:05",
         "TargetRegionInfo": {"Region": REGION, "VpcId": VPC, "NumericalVpcId": 1}});
     merge(
-        &mut it,
+        &mut object,
         &only(
             body,
             "LoadBalancerType LoadBalancerName VpcId SubnetId Tags LoadBalancerPassToTarget",
         ),
     );
     if !is_internal {
-        it["NetworkAttributes"] = network;
-        merge(&mut it["NetworkAttributes"], &body["InternetAccessible"]);
+        object["NetworkAttributes"] = network;
+        merge(
+            &mut object["NetworkAttributes"],
+            &body["InternetAccessible"],
+        );
     }
-    world.add("balancer", it);
+    world.add("balancer", object);
     merge(
         &mut answer,
         &json!({"LoadBalancerIds": [id], "DealName": ""}),
@@ -250,9 +262,9 @@ pub(crate) fn delete(world: &mut World, body: &Value) -> Answer {
         "FailedOperation.ResourceInOperating",
         "Your task is working.",
     )?;
-    let it = world.find("balancer", "LoadBalancerId", id, NO_BALANCER)?;
+    let entry = world.find("balancer", "LoadBalancerId", id, NO_BALANCER)?;
     let is_protected =
-        array(&it["AttributeFlags"]).any(|attribute_flag| attribute_flag == "DeleteProtect");
+        array(&entry["AttributeFlags"]).any(|attribute_flag| attribute_flag == "DeleteProtect");
     check(
         !is_protected,
         "FailedOperation",
@@ -282,17 +294,17 @@ fn is_udp(protocol: &Value) -> bool {
 }
 
 /// Sets the fields of a listener where answers show them.
-fn set(it: &mut Value, body: &Value) {
+fn set(object: &mut Value, body: &Value) {
     merge(
-        it,
+        object,
         &only(
             body,
             "ListenerName SessionExpireTime Scheduler IdleConnectTimeout",
         ),
     );
-    merge(&mut it["HealthCheck"], &body["HealthCheck"]);
+    merge(&mut object["HealthCheck"], &body["HealthCheck"]);
     if let Value::Object(_) = &body["Certificate"] {
-        it["Certificate"] = json!({"SSLMode": body["Certificate"]["SSLMode"], "CertId": body["Certificate"]["CertId"]});
+        object["Certificate"] = json!({"SSLMode": body["Certificate"]["SSLMode"], "CertId": body["Certificate"]["CertId"]});
     }
 }
 
@@ -327,14 +339,14 @@ pub(crate) fn create_listener(world: &mut World, body: &Value) -> Answer {
         } else {
             "TCP"
         };
-        let mut it = json!({"ListenerId": listener, "_balancer": id, "Protocol": body["Protocol"], "Port": port,
+        let mut entry = json!({"ListenerId": listener, "_balancer": id, "Protocol": body["Protocol"], "Port": port,
             "ListenerName": body["ListenerNames"][at].as_str().unwrap_or_default(), "Scheduler": "WRR", "SessionExpireTime": 0,
             "SniSwitch": 0, "CreateTime": "2026-01-02 03:04:05", "EndPort": 0, "SessionType": "NORMAL", "Targets": [],
             "HealthCheck": {"HealthSwitch": 1, "TimeOut": 2, "IntervalTime": 5, "HealthNum": 3, "UnHealthNum": 3,
                 "CheckType": usual, "SourceIpType": 0}});
-        set(&mut it, body);
+        set(&mut entry, body);
         if succeeds {
-            world.add("listener", it);
+            world.add("listener", entry);
         }
         ids.push(listener);
     }
@@ -343,11 +355,11 @@ pub(crate) fn create_listener(world: &mut World, body: &Value) -> Answer {
 }
 
 /// Returns a target as answers show it.
-fn backend(world: &World, it: &Value) -> Result<Value, Refused> {
-    let weight = it["Weight"].as_u64().unwrap_or(10);
+fn backend(world: &World, object: &Value) -> Result<Value, Refused> {
+    let weight = object["Weight"].as_u64().unwrap_or(10);
     let common =
-        json!({"Port": it["Port"], "Weight": weight, "RegisteredTime": "2026-01-02 03:04:05"});
-    let mut shown = match it["InstanceId"].as_str() {
+        json!({"Port": object["Port"], "Weight": weight, "RegisteredTime": "2026-01-02 03:04:05"});
+    let mut shown = match object["InstanceId"].as_str() {
         Some(id) => {
             let found = world.matching("instance", |instance| instance["InstanceId"] == id);
             let Some(found) = found.first() else {
@@ -362,7 +374,7 @@ fn backend(world: &World, it: &Value) -> Result<Value, Refused> {
             json!({"Type": "CVM", "InstanceId": id, "PrivateIpAddresses": found["PrivateIpAddresses"]})
         }
         None => {
-            json!({"Type": "ENI", "InstanceId": "", "EniId": "eni-testbed1", "PrivateIpAddresses": [it["EniIp"]]})
+            json!({"Type": "ENI", "InstanceId": "", "EniId": "eni-testbed1", "PrivateIpAddresses": [object["EniIp"]]})
         }
     };
     merge(&mut shown, &common);
@@ -391,22 +403,27 @@ fn targets(world: &mut World, action: &str, body: &Value) -> Answer {
         "At most 500 targets.",
     )?;
     let mut shown = Vec::new();
-    for it in &all {
-        world.find("listener", "ListenerId", &it["ListenerId"], NO_LISTENER)?;
-        match backend(world, it) {
-            Ok(backend) => shown.push((it["ListenerId"].clone(), backend)),
+    for current in &all {
+        world.find(
+            "listener",
+            "ListenerId",
+            &current["ListenerId"],
+            NO_LISTENER,
+        )?;
+        match backend(world, current) {
+            Ok(backend) => shown.push((current["ListenerId"].clone(), backend)),
             // A target whose instance no longer exists can be removed.
             Err(_) if action == "BatchDeregisterTargets" => {
-                let gone = json!({"InstanceId": it["InstanceId"], "Port": it["Port"]});
-                shown.push((it["ListenerId"].clone(), gone));
+                let gone = json!({"InstanceId": current["InstanceId"], "Port": current["Port"]});
+                shown.push((current["ListenerId"].clone(), gone));
             }
             Err(refused) => return Err(refused),
         }
     }
     let (mut answer, succeeds) = world.begin(id);
     for (listener, backend) in shown.into_iter().filter(|_| succeeds) {
-        let it = world.find("listener", "ListenerId", &listener, NO_LISTENER)?;
-        if let Some(all) = it["Targets"].as_array_mut() {
+        let entry = world.find("listener", "ListenerId", &listener, NO_LISTENER)?;
+        if let Some(all) = entry["Targets"].as_array_mut() {
             all.retain(|object| {
                 !is_same(object, &backend)
                     && (!backend["Type"].is_null() || object["InstanceId"] != backend["InstanceId"])
@@ -437,13 +454,13 @@ fn classic_targets(world: &mut World, body: &Value) -> Answer {
         world.find("instance", "InstanceId", id, "InvalidParameter")?;
     }
     let (answer, succeeds) = world.begin(&body["LoadBalancerId"]);
-    let it = world.find(
+    let object = world.find(
         "balancer",
         "LoadBalancerId",
         &body["LoadBalancerId"],
         NO_BALANCER,
     )?;
-    if let Some(all) = it["_instances"].as_array_mut().filter(|_| succeeds) {
+    if let Some(all) = object["_instances"].as_array_mut().filter(|_| succeeds) {
         all.retain(|id| !gone.contains(id) && !new.contains(id));
         all.extend(new);
     }
@@ -480,13 +497,13 @@ pub(crate) fn tags(world: &mut World, action: &str, body: &Value) -> Answer {
             .next()
             .unwrap_or_default()
     );
-    let it = world.find("balancer", "LoadBalancerId", &id, "ResourceNotFound")?;
+    let entry = world.find("balancer", "LoadBalancerId", &id, "ResourceNotFound")?;
     let gone: Vec<_> = ["ReplaceTags", "DeleteTags"]
         .iter()
         .flat_map(|key| array(&body[*key]))
         .map(|object| object["TagKey"].clone())
         .collect();
-    if let Some(tags) = it["Tags"].as_array_mut() {
+    if let Some(tags) = entry["Tags"].as_array_mut() {
         tags.retain(|tag| !gone.contains(&tag["TagKey"]));
         tags.extend(array(&body["ReplaceTags"]).cloned());
     }

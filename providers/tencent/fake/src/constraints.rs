@@ -200,8 +200,8 @@ fn check_listener(action: &str, body: &Value) -> Result<(), Refused> {
 }
 
 /// Checks enumerations and bounds, wherever the parameter stands.
-fn check_values(it: &Value) -> Result<(), Refused> {
-    match it {
+fn check_values(object: &Value) -> Result<(), Refused> {
+    match object {
         Value::Object(fields) => {
             for (key, value) in fields {
                 if let (Some((_, from, to)), Some(number)) = (

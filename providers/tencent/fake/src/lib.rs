@@ -183,8 +183,8 @@ fn carry_out(world: &mut World, request: &ApiRequest) -> Result<Reply, Refused> 
 }
 
 /// Removes the fields that are only the fake's.
-fn strip(it: &mut Value) {
-    match it {
+fn strip(object: &mut Value) {
+    match object {
         Value::Object(fields) => {
             fields.retain(|key, value| !key.starts_with('_') && !value.is_null());
             fields.values_mut().for_each(strip);

@@ -21,9 +21,9 @@ pub(crate) fn parameters(query: &[(String, String)]) -> Value {
     listed(&tree)
 }
 
-fn listed(it: &Value) -> Value {
-    let Value::Object(fields) = it else {
-        return it.clone();
+fn listed(object: &Value) -> Value {
+    let Value::Object(fields) = object else {
+        return object.clone();
     };
     let mut items: Vec<_> = fields
         .iter()
@@ -39,18 +39,19 @@ fn listed(it: &Value) -> Value {
     items.into_iter().map(|(_, value)| listed(value)).collect()
 }
 
-fn number(it: &Value) -> u64 {
-    it.as_u64()
-        .or_else(|| text(it).parse().ok())
+fn number(object: &Value) -> u64 {
+    object
+        .as_u64()
+        .or_else(|| text(object).parse().ok())
         .unwrap_or_default()
 }
 
-fn protocol(it: &Value) -> &'static str {
-    if number(it) == 3 { "UDP" } else { "TCP" }
+fn protocol(object: &Value) -> &'static str {
+    if number(object) == 3 { "UDP" } else { "TCP" }
 }
 
-fn protocol_number(it: &Value) -> u64 {
-    if it == "UDP" { 3 } else { 2 }
+fn protocol_number(object: &Value) -> u64 {
+    if object == "UDP" { 3 } else { 2 }
 }
 
 /// Returns the number of the task that an answer of API 3.0 names.
@@ -93,9 +94,9 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             let request = json!({"LoadBalancerType": kind, "LoadBalancerName": body["loadBalancerName"],
                 "VpcId": body["vpcId"], "SubnetId": body["subnetId"]});
             let answer = clb::create(world, &request)?;
-            if let Some(it) = world.each("balancer").last_mut() {
-                it["_special"] = body["special"].clone();
-                it["Forward"] = number(&body["forward"]).into();
+            if let Some(current) = world.each("balancer").last_mut() {
+                current["_special"] = body["special"].clone();
+                current["Forward"] = number(&body["forward"]).into();
             }
             Ok(begun(&answer))
         }
@@ -116,9 +117,9 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
         }
         "CreateForwardLBFourthLayerListeners" => {
             let mut last = json!({});
-            for it in array(&body["listeners"]) {
-                let request = json!({"LoadBalancerId": id, "Ports": [number(&it["loadBalancerPort"])],
-                    "Protocol": protocol(&it["protocol"]), "ListenerNames": [it["listenerName"]]});
+            for entry in array(&body["listeners"]) {
+                let request = json!({"LoadBalancerId": id, "Ports": [number(&entry["loadBalancerPort"])],
+                    "Protocol": protocol(&entry["protocol"]), "ListenerNames": [entry["listenerName"]]});
                 last = begun(&clb::create_listener(world, &request)?);
             }
             Ok(last)

@@ -21,21 +21,21 @@ pub(crate) fn groups(world: &mut World, action: &str, body: &Value) -> Answer {
             world.page(found, body, "SecurityGroupSet")
         }
         "DescribeSecurityGroupPolicies" => {
-            let it = world.find("group", "SecurityGroupId", id, NO_GROUP)?;
-            Ok(json!({"SecurityGroupPolicySet": it["_policies"]}))
+            let other_world = world.find("group", "SecurityGroupId", id, NO_GROUP)?;
+            Ok(json!({"SecurityGroupPolicySet": other_world["_policies"]}))
         }
         "CreateSecurityGroup" => {
             let number = world.number();
-            let it = json!({"SecurityGroupId": format!("sg-t{number:07}"), "SecurityGroupName": body["GroupName"],
+            let current = json!({"SecurityGroupId": format!("sg-t{number:07}"), "SecurityGroupName": body["GroupName"],
                 "SecurityGroupDesc": body["GroupDescription"], "ProjectId": "0", "IsDefault": false, "TagSet": body["Tags"],
                 "CreatedTime": "2026-01-02 03:04:05", "UpdateTime": "2026-01-02 03:04:05",
                 "_policies": {"Version": "0", "Ingress": [], "Egress": []}});
-            world.add("group", it.clone());
-            Ok(json!({"SecurityGroup": it}))
+            world.add("group", current.clone());
+            Ok(json!({"SecurityGroup": current}))
         }
         "ReplaceSecurityGroupPolicies" => {
-            let it = world.find("group", "SecurityGroupId", id, NO_GROUP)?;
-            it["_policies"]["Ingress"] = body["SecurityGroupPolicySet"]["Ingress"].clone();
+            let entry = world.find("group", "SecurityGroupId", id, NO_GROUP)?;
+            entry["_policies"]["Ingress"] = body["SecurityGroupPolicySet"]["Ingress"].clone();
             Ok(json!({}))
         }
         "DeleteSecurityGroup" => {

@@ -123,13 +123,13 @@ impl World {
         self.each("balancer").retain(|balancer| {
             balancer["Status"] != 0 || !failed.iter().any(|id| balancer["LoadBalancerId"] == **id)
         });
-        for it in self
+        for object in self
             .each("balancer")
             .iter_mut()
             .filter(|balancer| balancer["Status"] == 0)
         {
-            if over.iter().any(|id| it["LoadBalancerId"] == **id) {
-                it["Status"] = 1.into();
+            if over.iter().any(|id| object["LoadBalancerId"] == **id) {
+                object["Status"] = 1.into();
             }
         }
     }

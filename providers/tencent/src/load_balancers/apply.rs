@@ -269,12 +269,14 @@ impl Work<'_> {
 
     async fn update_balancer(&self, changes: &[Difference]) -> Result<()> {
         let mut body = json!({});
-        for it in changes {
-            match &*it.key {
+        for difference in changes {
+            match &*difference.key {
                 "InternetMaxBandwidthOut" => {
-                    body["InternetChargeInfo"] = json!({"InternetMaxBandwidthOut": it.to})
+                    body["InternetChargeInfo"] = json!({"InternetMaxBandwidthOut": difference.to})
                 }
-                "LoadBalancerPassToTarget" | "DeleteProtect" => body[&it.key] = it.to.clone(),
+                "LoadBalancerPassToTarget" | "DeleteProtect" => {
+                    body[&difference.key] = difference.to.clone()
+                }
                 _ => {}
             }
         }

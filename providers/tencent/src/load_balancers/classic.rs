@@ -55,10 +55,11 @@ impl TencentLoadBalancers {
     /// Reads the listeners and targets of a load balancer of the kind `classic`. One that a user named shows none.
     pub(super) async fn classic(
         &self,
-        it: &Value,
+        entry: &Value,
         head: ObservedLoadBalancer,
     ) -> Result<ObservedLoadBalancer> {
-        let settings = Attributes::observed(&Balancer::observed(it, "", &[]))?.set(CLASSIC, true);
+        let settings =
+            Attributes::observed(&Balancer::observed(entry, "", &[]))?.set(CLASSIC, true);
         let mut graph = ResourceGraph::default().balancer(settings);
         if !head.adopted {
             let of = |action| {
@@ -69,10 +70,10 @@ impl TencentLoadBalancers {
                 of("DescribeClassicalLBListeners"),
                 of("DescribeClassicalLBTargets")
             )?;
-            for it in list(&listeners["Listeners"]) {
-                let protocol = text(it, "Protocol").to_ascii_uppercase();
+            for object in list(&listeners["Listeners"]) {
+                let protocol = text(object, "Protocol").to_ascii_uppercase();
                 let number = |key: &str| {
-                    u16::try_from(it[key].as_u64().unwrap_or_default()).unwrap_or_default()
+                    u16::try_from(object[key].as_u64().unwrap_or_default()).unwrap_or_default()
                 };
                 let (port, target_port) = (number("ListenerPort"), number(TARGET_PORT));
                 let Some(transport) = ["TCP", "UDP"].into_iter().find(|text| *text == protocol)

@@ -69,36 +69,36 @@ pub(super) fn default_health_check() -> Value {
 }
 
 /// Returns `true` for a load balancer that is protected against deletion, as the API shows it.
-pub(super) fn is_protected(it: &Value) -> bool {
-    list(&it["AttributeFlags"]).any(|flag| flag == "DeleteProtect")
+pub(super) fn is_protected(object: &Value) -> bool {
+    list(&object["AttributeFlags"]).any(|flag| flag == "DeleteProtect")
 }
 
 impl Balancer {
     /// Returns a load balancer as the API shows it, with the names of requests. `managed`: the ID of the security group
     /// that the program manages; `foreign`: ports of listeners that are not the Service's.
-    pub(super) fn observed(it: &Value, managed: &str, foreign: &[String]) -> Self {
-        let network = &it["NetworkAttributes"];
+    pub(super) fn observed(object: &Value, managed: &str, foreign: &[String]) -> Self {
+        let network = &object["NetworkAttributes"];
         Self(json!({
-            "LoadBalancerType": it["LoadBalancerType"], "SubnetId": it["SubnetId"],
+            "LoadBalancerType": object["LoadBalancerType"], "SubnetId": object["SubnetId"],
             "InternetChargeType": network["InternetChargeType"],
             "InternetMaxBandwidthOut": network["InternetMaxBandwidthOut"],
-            "SecurityGroups": list(&it["SecureGroups"]).filter(|id| **id != *managed).collect::<Vec<_>>(),
-            "LoadBalancerPassToTarget": it["LoadBalancerPassToTarget"],
-            "DeleteProtect": is_protected(it),
-            "IsCreated": list(&it["Tags"]).any(|tag| tag["TagKey"] == CREATED_TAG && tag["TagValue"] == "yes"),
+            "SecurityGroups": list(&object["SecureGroups"]).filter(|id| **id != *managed).collect::<Vec<_>>(),
+            "LoadBalancerPassToTarget": object["LoadBalancerPassToTarget"],
+            "DeleteProtect": is_protected(object),
+            "IsCreated": list(&object["Tags"]).any(|tag| tag["TagKey"] == CREATED_TAG && tag["TagValue"] == "yes"),
             "Foreign": foreign,
-            "Groups": list(&it["SecureGroups"]).collect::<Vec<_>>(),
+            "Groups": list(&object["SecureGroups"]).collect::<Vec<_>>(),
         }))
     }
 }
 
 impl Listener {
     /// Returns a listener as the API shows it, with the names of requests.
-    pub(super) fn observed(it: &Value) -> Self {
-        let protocol = text(it, "Protocol").to_ascii_uppercase();
-        let mut all = json!({"Protocol": protocol, "Scheduler": it["Scheduler"],
-            "SessionExpireTime": it["SessionExpireTime"], "IdleConnectTimeout": it["IdleConnectTimeout"],
-            "HealthCheck": it["HealthCheck"], "CertId": it["Certificate"]["CertId"]});
+    pub(super) fn observed(object: &Value) -> Self {
+        let protocol = text(object, "Protocol").to_ascii_uppercase();
+        let mut all = json!({"Protocol": protocol, "Scheduler": object["Scheduler"],
+            "SessionExpireTime": object["SessionExpireTime"], "IdleConnectTimeout": object["IdleConnectTimeout"],
+            "HealthCheck": object["HealthCheck"], "CertId": object["Certificate"]["CertId"]});
         // Listeners of the older API have no type of check: it is that of their protocol.
         if all["HealthCheck"].is_object() && text(&all["HealthCheck"], "CheckType").is_empty() {
             all["HealthCheck"]["CheckType"] = usual_check(&protocol).into();

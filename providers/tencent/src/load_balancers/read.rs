@@ -39,8 +39,8 @@ const WINDOW: Duration = Duration::from_millis(20);
 const TKE_LISTENER: &str = "TKE-DEDICATED-LISTENER";
 
 /// Returns the tags of an object.
-fn tags(it: &Value) -> BTreeMap<&str, &str> {
-    list(&it["Tags"])
+fn tags(object: &Value) -> BTreeMap<&str, &str> {
+    list(&object["Tags"])
         .map(|tag| (text(tag, "TagKey"), text(tag, "TagValue")))
         .collect()
 }
@@ -50,13 +50,13 @@ fn created(text: &str) -> Option<Timestamp> {
     format!("{}+08:00", text.replacen(' ', "T", 1)).parse().ok()
 }
 
-fn id_of(it: &Value) -> String {
-    text(it, "LoadBalancerId").to_owned()
+fn id_of(object: &Value) -> String {
+    text(object, "LoadBalancerId").to_owned()
 }
 
 /// Returns `true` if a load balancer is in the VPC, or in none.
-pub(super) fn is_in(it: &Value, vpc: &str) -> bool {
-    ["", vpc].contains(&text(it, "VpcId"))
+pub(super) fn is_in(object: &Value, vpc: &str) -> bool {
+    ["", vpc].contains(&text(object, "VpcId"))
 }
 
 /// Returns the beginning of the names of a Service's listeners.
@@ -193,8 +193,12 @@ async fn at_once(api: &Api, ids: &[String]) -> Vec<Result<Option<Value>>> {
 
 impl TencentLoadBalancers {
     /// Returns a load balancer without its resources.
-    pub(super) fn head(&self, it: &Value) -> ObservedLoadBalancer {
-        let (id, name, tags) = (id_of(it), text(it, "LoadBalancerName").to_owned(), tags(it));
+    pub(super) fn head(&self, object: &Value) -> ObservedLoadBalancer {
+        let (id, name, tags) = (
+            id_of(object),
+            text(object, "LoadBalancerName").to_owned(),
+            tags(object),
+        );
         let is_created = tags.get(CREATED_TAG) == Some(&"yes");
         let service = tags
             .get(SERVICE_TAG)
@@ -212,7 +216,7 @@ impl TencentLoadBalancers {
             .is_some_and(|uid| requested.get(uid) == Some(&id));
         drop(requested);
         let is_of_go_program = name == GO_NAME || self.names.lock().contains(&name);
-        let vips = texts(&it["LoadBalancerVips"]);
+        let vips = texts(&object["LoadBalancerVips"]);
         let legacy_owner = match is_free {
             // Before the ID: no other Service can take the load balancer of a Service of the Go program.
             true if is_of_go_program => vips.first().cloned(),
@@ -222,7 +226,7 @@ impl TencentLoadBalancers {
         // A load balancer that an annotation names is the user's from then on, whoever created it.
         let is_of_user = is_requested_by_owner || is_free && is_requested && !is_of_go_program;
         let adopted = is_of_user || service.is_some() && !is_created;
-        let ipv6 = Some(text(it, "AddressIPv6").to_owned()).filter(|ip| !ip.is_empty());
+        let ipv6 = Some(text(object, "AddressIPv6").to_owned()).filter(|ip| !ip.is_empty());
         let mut ingress: Vec<_> = vips
             .iter()
             .chain(&ipv6)
@@ -231,7 +235,7 @@ impl TencentLoadBalancers {
         if ingress.is_empty() {
             let names = ["LoadBalancerDomain", "Domain"]
                 .into_iter()
-                .map(|key| text(it, key));
+                .map(|key| text(object, key));
             ingress.extend(
                 names
                     .filter(|name| !name.is_empty())
@@ -244,12 +248,12 @@ impl TencentLoadBalancers {
             name,
             owner_tags: OwnerTags { cluster, service },
             legacy_owner,
-            kind: match text(it, "LoadBalancerType") {
+            kind: match text(object, "LoadBalancerType") {
                 _ if adopted => EXISTING,
-                INTERNAL => internal_kind(text(it, "SubnetId")),
+                INTERNAL => internal_kind(text(object, "SubnetId")),
                 _ => PUBLIC,
             },
-            state: if it["Status"] == 0 {
+            state: if object["Status"] == 0 {
                 State::Busy
             } else {
                 State::Ready
@@ -260,7 +264,7 @@ impl TencentLoadBalancers {
                 .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
                 .collect(),
             adopted,
-            created: created(text(it, "CreateTime")),
+            created: created(text(object, "CreateTime")),
             ..ObservedLoadBalancer::default()
         }
     }
@@ -376,10 +380,10 @@ impl TencentLoadBalancers {
         }
     }
 
-    async fn whole(&self, it: &Value) -> Result<ObservedLoadBalancer> {
-        let (head, tags) = (self.head(it), tags(it));
-        if it["Forward"] == 0 {
-            return self.classic(it, head).await;
+    async fn whole(&self, entry: &Value) -> Result<ObservedLoadBalancer> {
+        let (head, tags) = (self.head(entry), tags(entry));
+        if entry["Forward"] == 0 {
+            return self.classic(entry, head).await;
         }
         let of = |action| {
             self.api
@@ -422,10 +426,10 @@ impl TencentLoadBalancers {
             .map(|(port, kind)| format!("{port}/{kind}"))
             .collect();
         let managed = group.as_ref().map_or("", |(id, _)| id);
-        let settings = Attributes::observed(&Balancer::observed(it, managed, &foreign))?;
+        let settings = Attributes::observed(&Balancer::observed(entry, managed, &foreign))?;
         let mut graph = ResourceGraph::default().balancer(settings);
         if let Some((id, ranges)) = &group {
-            let is_attached = list(&it["SecureGroups"]).any(|group| group == id);
+            let is_attached = list(&entry["SecureGroups"]).any(|group| group == id);
             let settings = Attributes::default()
                 .set("Ranges", ranges)
                 .set("IsAttached", is_attached)

@@ -54,11 +54,11 @@ fn server(target: &str, has_weight: bool) -> Value {
     } else {
         "EniIp"
     };
-    let mut it = json!({field: id, "Port": port});
+    let mut object = json!({field: id, "Port": port});
     if has_weight {
-        it["Weight"] = weight.into();
+        object["Weight"] = weight.into();
     }
-    it
+    object
 }
 
 impl TencentLoadBalancers {
@@ -168,9 +168,9 @@ impl Work<'_> {
                 all.iter().any(|text| server_of(text) == server_of(target))
             };
             let with_id = |target: &str, has_weight| {
-                let mut it = server(target, has_weight);
-                it["ListenerId"] = id.as_str().into();
-                it
+                let mut object = server(target, has_weight);
+                object["ListenerId"] = id.as_str().into();
+                object
             };
             let (changed, added): (Vec<_>, Vec<_>) = after
                 .without(&before)

@@ -447,9 +447,9 @@ async fn protocol_of_a_listener_is_compared_without_case() {
         .ensure(&harness.started().await, &mut service)
         .await
         .unwrap();
-    for it in harness.fake.lock().each("listener") {
-        it["Protocol"] = it["Protocol"].as_str().unwrap().to_lowercase().into();
-        it["HealthCheck"]
+    for object in harness.fake.lock().each("listener") {
+        object["Protocol"] = object["Protocol"].as_str().unwrap().to_lowercase().into();
+        object["HealthCheck"]
             .as_object_mut()
             .unwrap()
             .remove("CheckType");

@@ -287,9 +287,9 @@ async fn routes_lead_to_the_addresses_of_nodes() {
         ["10.244.1.0/24 10.0.0.2", "10.244.2.0/24 10.0.0.2"],
         "a range leads to one gateway"
     );
-    for it in &routes.list(&cluster).await.unwrap() {
-        routes.delete(&cluster, it).await.unwrap();
-        routes.delete(&cluster, it).await.unwrap();
+    for object in &routes.list(&cluster).await.unwrap() {
+        routes.delete(&cluster, object).await.unwrap();
+        routes.delete(&cluster, object).await.unwrap();
     }
     assert!(harness.fake.lock().all("route").is_empty());
     let error = routes

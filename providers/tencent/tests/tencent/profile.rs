@@ -67,12 +67,12 @@ fn machine_of(cloud: &World, fits: impl Fn(&Value) -> bool, else_text: &Value) -
         .map_or_else(|| format!("nobody at {else_text}"), provider_id)
 }
 
-fn facts(cloud: &World, it: &Value) -> LoadBalancerFacts {
+fn facts(cloud: &World, entry: &Value) -> LoadBalancerFacts {
     let (mut ports, mut sets) = (BTreeSet::new(), BTreeSet::new());
     for listener in cloud
         .all("listener")
         .iter()
-        .filter(|listener| listener["_balancer"] == it["LoadBalancerId"])
+        .filter(|listener| listener["_balancer"] == entry["LoadBalancerId"])
     {
         let targets: Vec<_> = list(&listener["Targets"]).collect();
         let node_port = targets
@@ -94,12 +94,12 @@ fn facts(cloud: &World, it: &Value) -> LoadBalancerFacts {
         sets.insert(targets.iter().map(machine).collect::<BTreeSet<_>>());
     }
     let targets = same_targets(sets);
-    let is_ready = it["Status"] != 0;
-    let address = it["LoadBalancerVips"][0]
+    let is_ready = entry["Status"] != 0;
+    let address = entry["LoadBalancerVips"][0]
         .as_str()
         .map(str::to_owned)
         .filter(|_| is_ready);
-    let owner = list(&it["Tags"])
+    let owner = list(&entry["Tags"])
         .find(|tag| tag["TagKey"] == OWNER)
         .map(|tag| text(&tag["TagValue"]));
     LoadBalancerFacts {
@@ -288,36 +288,46 @@ impl CloudProfile for TencentCloud {
     }
     fn aliases(&self) -> Vec<(String, String)> {
         let (cloud, mut aliases) = (self.fake.lock(), Vec::new());
-        for it in cloud.all("instance") {
-            let name = text(&it["InstanceName"]);
-            aliases.push((text(&it["InstanceId"]), format!("<instance {name}>")));
+        for other_instance in cloud.all("instance") {
+            let name = text(&other_instance["InstanceName"]);
             aliases.push((
-                text(&it["PrivateIpAddresses"][0]),
+                text(&other_instance["InstanceId"]),
+                format!("<instance {name}>"),
+            ));
+            aliases.push((
+                text(&other_instance["PrivateIpAddresses"][0]),
                 format!("<address of {name}>"),
             ));
             aliases.push((
-                text(&it["PublicIpAddresses"][0]),
+                text(&other_instance["PublicIpAddresses"][0]),
                 format!("<public address of {name}>"),
             ));
         }
-        for it in cloud.all("balancer") {
-            let name = text(&it["LoadBalancerName"]);
+        for current in cloud.all("balancer") {
+            let name = text(&current["LoadBalancerName"]);
             aliases.push((
-                text(&it["LoadBalancerId"]),
+                text(&current["LoadBalancerId"]),
                 format!("<load balancer {name}>"),
             ));
-            aliases.push((text(&it["LoadBalancerVips"][0]), format!("<VIP of {name}>")));
-        }
-        for it in cloud.all("listener") {
             aliases.push((
-                text(&it["ListenerId"]),
-                format!("<listener {} of {}>", it["Port"], text(&it["_balancer"])),
+                text(&current["LoadBalancerVips"][0]),
+                format!("<VIP of {name}>"),
             ));
         }
-        for it in cloud.all("group") {
+        for entry in cloud.all("listener") {
             aliases.push((
-                text(&it["SecurityGroupId"]),
-                format!("<group {}>", text(&it["SecurityGroupName"])),
+                text(&entry["ListenerId"]),
+                format!(
+                    "<listener {} of {}>",
+                    entry["Port"],
+                    text(&entry["_balancer"])
+                ),
+            ));
+        }
+        for object in cloud.all("group") {
+            aliases.push((
+                text(&object["SecurityGroupId"]),
+                format!("<group {}>", text(&object["SecurityGroupName"])),
             ));
         }
         aliases
@@ -362,12 +372,12 @@ impl CloudProfile for TencentCloud {
 
     fn add_twins(&self) -> bool {
         let mut cloud = self.fake.lock();
-        for it in cloud.all("balancer").to_vec() {
-            let (number, mut twin) = (cloud.number(), it.clone());
+        for object in cloud.all("balancer").to_vec() {
+            let (number, mut twin) = (cloud.number(), object.clone());
             twin["LoadBalancerId"] = format!("lb-a{number:07}").into();
             twin["LoadBalancerVips"] = json!([format!("198.19.1.{number}")]);
             for mut listener in cloud.matching("listener", |listener| {
-                listener["_balancer"] == it["LoadBalancerId"]
+                listener["_balancer"] == object["LoadBalancerId"]
             }) {
                 listener["_balancer"] = twin["LoadBalancerId"].clone();
                 listener["ListenerId"] = format!("lbl-a{:07}", cloud.number()).into();

@@ -176,12 +176,12 @@ impl Cloud for Acme {
 
     fn advance(&mut self, _: Instant) {
         let finished: BTreeMap<_, _> = self.work.finished().into_iter().collect();
-        for it in &mut self.load_balancers {
-            if it["id"]
+        for load_balancer in &mut self.load_balancers {
+            if load_balancer["id"]
                 .as_str()
                 .is_some_and(|id| finished.contains_key(id))
             {
-                it["status"] = "active".into();
+                load_balancer["status"] = "active".into();
             }
         }
     }

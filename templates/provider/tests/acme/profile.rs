@@ -35,7 +35,7 @@ fn provider_id(server: &Value) -> String {
     format!("{NAME}://{}", text(server))
 }
 
-fn facts(it: &Value) -> LoadBalancerFacts {
+fn facts(entry: &Value) -> LoadBalancerFacts {
     let rule = |object: &Value| {
         (
             number(&object["port"]),
@@ -44,11 +44,11 @@ fn facts(it: &Value) -> LoadBalancerFacts {
         )
     };
     LoadBalancerFacts {
-        service_uid: list(&it["tags"])
+        service_uid: list(&entry["tags"])
             .find_map(|tag| Some(text(tag).strip_prefix("ccmrs-service:")?.to_owned())),
-        address: it["ip"].as_str().map(str::to_owned),
-        ports: list(&it["rules"]).map(rule).collect(),
-        targets: list(&it["targets"]).map(provider_id).collect(),
+        address: entry["ip"].as_str().map(str::to_owned),
+        ports: list(&entry["rules"]).map(rule).collect(),
+        targets: list(&entry["targets"]).map(provider_id).collect(),
     }
 }
 

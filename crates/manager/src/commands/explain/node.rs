@@ -16,14 +16,14 @@ use super::facts::{Facts, Machine, NodeFacts};
 use super::state::State;
 
 /// Returns the causes of a Node's state.
-pub(super) fn causes(facts: &Facts, it: &NodeFacts) -> Vec<Cause> {
+pub(super) fn causes(facts: &Facts, node_facts: &NodeFacts) -> Vec<Cause> {
     let mut causes = Causes::default();
-    let Some(node) = &it.node else {
+    let Some(node) = &node_facts.node else {
         reported(facts, &[EventReason::NodeVanished], &mut causes);
         return causes.finish(facts);
     };
-    if !it.is_ours {
-        let state = if it.all_foreign {
+    if !node_facts.is_ours {
+        let state = if node_facts.all_foreign {
             State::AllNodesForeign
         } else {
             State::OtherProvider
@@ -31,30 +31,30 @@ pub(super) fn causes(facts: &Facts, it: &NodeFacts) -> Vec<Cause> {
         causes.note(state, format!("its provider ID is {:?}", node.provider_id));
         return causes.finish(facts);
     }
-    if !it.offers && facts.cloud_error.is_none() {
+    if !node_facts.offers && facts.cloud_error.is_none() {
         causes.note(State::CapabilityMissing, "");
     }
-    if let (true, Machine::Gone(reason)) = (it.is_unidentified, &it.machine) {
+    if let (true, Machine::Gone(reason)) = (node_facts.is_unidentified, &node_facts.machine) {
         causes.note(State::NotManaged, reason.clone());
         return causes.finish(facts);
     }
-    if it.is_unidentified {
+    if node_facts.is_unidentified {
         reported(facts, &[EventReason::NoProviderId], &mut causes);
         causes.add(Cause::new(State::NoProviderId, "").since(node.created));
     }
-    machine(it, node, &mut causes);
+    machine(node_facts, node, &mut causes);
     if node.is_uninitialized() {
-        initialization(facts, it, node, &mut causes);
+        initialization(facts, node_facts, node, &mut causes);
     }
     reported(
         facts,
         &[EventReason::SharedProviderId, EventReason::LabelsLeftOut],
         &mut causes,
     );
-    lifecycle(facts, it, node, &mut causes);
-    targets(it, node, &mut causes);
-    if it.routes.is_some() || it.route_error.is_some() {
-        routes(facts, it, node, &mut causes);
+    lifecycle(facts, node_facts, node, &mut causes);
+    targets(node_facts, node, &mut causes);
+    if node_facts.routes.is_some() || node_facts.route_error.is_some() {
+        routes(facts, node_facts, node, &mut causes);
     }
     causes.finish(facts)
 }
@@ -70,9 +70,9 @@ fn reported(facts: &Facts, reasons: &[EventReason], causes: &mut Causes) {
     }
 }
 
-fn machine(it: &NodeFacts, node: &Node, causes: &mut Causes) {
-    match &it.machine {
-        Machine::Gone(reason) => match (&it.named, node.ready) {
+fn machine(node_facts: &NodeFacts, node: &Node, causes: &mut Causes) {
+    match &node_facts.machine {
+        Machine::Gone(reason) => match (&node_facts.named, node.ready) {
             (Some(other), _) => {
                 let detail = format!(
                     "{reason}; the machine named {:?} has provider ID {other}",
@@ -84,7 +84,7 @@ fn machine(it: &NodeFacts, node: &Node, causes: &mut Causes) {
                 causes.note(State::MachineMissing, reason.clone());
             }
             // The deletion is the cause, held or not.
-            (None, _) if State::of_preview(&it.preview).is_some() => {}
+            (None, _) if State::of_preview(&node_facts.preview).is_some() => {}
             (None, _) => causes.note(State::NoSuchMachine, reason.clone()),
         },
         Machine::Ambiguous(error) => causes.note(State::AmbiguousIdentity, error.clone()),
@@ -93,19 +93,20 @@ fn machine(it: &NodeFacts, node: &Node, causes: &mut Causes) {
     }
 }
 
-fn initialization(facts: &Facts, it: &NodeFacts, node: &Node, causes: &mut Causes) {
+fn initialization(facts: &Facts, node_facts: &NodeFacts, node: &Node, causes: &mut Causes) {
     if !facts.runs.node {
         causes.note(State::ControllerOff, "cloud-node-controller");
     }
     reported(facts, &[EventReason::InitializationFailed], causes);
-    if let (Machine::Present { metadata: None, .. }, true) = (&it.machine, facts.runs.node) {
+    if let (Machine::Present { metadata: None, .. }, true) = (&node_facts.machine, facts.runs.node)
+    {
         causes.add(Cause::new(State::MetadataMissing, "").since(node.created));
     }
     let is_planned = facts
         .plan
         .errors
         .first()
-        .filter(|_| matches!(it.machine, Machine::Present { .. }));
+        .filter(|_| matches!(node_facts.machine, Machine::Present { .. }));
     match is_planned {
         // The event may not have been written yet, or have expired.
         Some(error) => causes.note(State::InitializationFailed, error.clone()),
@@ -117,10 +118,10 @@ fn initialization(facts: &Facts, it: &NodeFacts, node: &Node, causes: &mut Cause
     }
 }
 
-fn lifecycle(facts: &Facts, it: &NodeFacts, node: &Node, causes: &mut Causes) {
+fn lifecycle(facts: &Facts, node_facts: &NodeFacts, node: &Node, causes: &mut Causes) {
     if node.terminating {
-        let finalizers = texts(&it.object["metadata"]["finalizers"]).join(", ");
-        let since = time(&it.object["metadata"]["deletionTimestamp"]);
+        let finalizers = texts(&node_facts.object["metadata"]["finalizers"]).join(", ");
+        let since = time(&node_facts.object["metadata"]["deletionTimestamp"]);
         causes.add(Cause::new(State::Terminating, finalizers).since(since));
         return;
     }
@@ -132,10 +133,10 @@ fn lifecycle(facts: &Facts, it: &NodeFacts, node: &Node, causes: &mut Causes) {
         causes.note(State::ExcludedFromLifecycle, "");
     }
     let is_ready = node.ready == ConditionStatus::True;
-    let since = condition_time(&it.object, CONDITION_READY).filter(|_| !is_ready);
-    let ahead = State::of_preview(&it.preview);
+    let since = condition_time(&node_facts.object, CONDITION_READY).filter(|_| !is_ready);
+    let ahead = State::of_preview(&node_facts.preview);
     if let Some(state) = ahead {
-        let detail = match (&it.preview, &it.machine) {
+        let detail = match (&node_facts.preview, &node_facts.machine) {
             (LifecyclePreview::Held(held), _) => held.to_string(),
             (LifecyclePreview::Delete, Machine::Gone(reason)) => reason.clone(),
             _ => String::new(),
@@ -156,7 +157,7 @@ fn lifecycle(facts: &Facts, it: &NodeFacts, node: &Node, causes: &mut Causes) {
         causes.note(State::ControllerOff, "cloud-node-lifecycle-controller");
     }
     // A Node whose machine exists and is not suspected otherwise is no longer held.
-    let is_found = matches!(it.machine, Machine::Present { .. });
+    let is_found = matches!(node_facts.machine, Machine::Present { .. });
     if !is_found {
         reported(
             facts,
@@ -174,7 +175,7 @@ fn lifecycle(facts: &Facts, it: &NodeFacts, node: &Node, causes: &mut Causes) {
         causes,
     );
     let is_running = matches!(
-        it.machine,
+        node_facts.machine,
         Machine::Present {
             shutdown: Some(false) | None,
             ..
@@ -182,28 +183,34 @@ fn lifecycle(facts: &Facts, it: &NodeFacts, node: &Node, causes: &mut Causes) {
     );
     if is_running && !causes.has(State::ShutDown) {
         causes.add(
-            Cause::new(State::NotReady, condition_text(&it.object, CONDITION_READY)).since(since),
+            Cause::new(
+                State::NotReady,
+                condition_text(&node_facts.object, CONDITION_READY),
+            )
+            .since(since),
         );
     }
 }
 
-fn targets(it: &NodeFacts, node: &Node, causes: &mut Causes) {
+fn targets(node_facts: &NodeFacts, node: &Node, causes: &mut Causes) {
     if !is_included(node) {
         causes.note(State::ExcludedFromLoadBalancers, "");
     }
     if is_tainted_for_deletion(node) {
         causes.note(State::AutoscalerRemoves, "");
     }
-    if it.waits_for_network && lacks_network(node) {
+    if node_facts.waits_for_network && lacks_network(node) {
         causes.add(
-            Cause::new(State::NoNetworkForTargets, "")
-                .since(condition_time(&it.object, CONDITION_NETWORK_UNAVAILABLE)),
+            Cause::new(State::NoNetworkForTargets, "").since(condition_time(
+                &node_facts.object,
+                CONDITION_NETWORK_UNAVAILABLE,
+            )),
         );
     }
 }
 
-fn routes(facts: &Facts, it: &NodeFacts, node: &Node, causes: &mut Causes) {
-    if let Some(error) = &it.route_error {
+fn routes(facts: &Facts, node_facts: &NodeFacts, node: &Node, causes: &mut Causes) {
+    if let Some(error) = &node_facts.route_error {
         causes.note(State::RoutesUnknown, error.clone());
     }
     if node.pod_cidrs.is_empty() {
@@ -212,8 +219,8 @@ fn routes(facts: &Facts, it: &NodeFacts, node: &Node, causes: &mut Causes) {
     {
         causes.note(State::RouteWaits, "");
     }
-    let since = condition_time(&it.object, CONDITION_NETWORK_UNAVAILABLE);
-    let text = condition_text(&it.object, CONDITION_NETWORK_UNAVAILABLE);
+    let since = condition_time(&node_facts.object, CONDITION_NETWORK_UNAVAILABLE);
+    let text = condition_text(&node_facts.object, CONDITION_NETWORK_UNAVAILABLE);
     match &node.network_unavailable {
         Some(network)
             if network.status == ConditionStatus::True
@@ -251,14 +258,14 @@ fn routes(facts: &Facts, it: &NodeFacts, node: &Node, causes: &mut Causes) {
 }
 
 /// Returns the other controllers that claim the Node or its routes.
-pub(super) fn claims(it: &NodeFacts, node: &Node) -> Vec<String> {
-    let scheme = node.provider_id_scheme().filter(|_| !it.is_ours);
-    let routes = it
+pub(super) fn claims(node_facts: &NodeFacts, node: &Node) -> Vec<String> {
+    let scheme = node.provider_id_scheme().filter(|_| !node_facts.is_ours);
+    let routes = node_facts
         .routes
         .iter()
         .flatten()
         .filter(|route| route.contains(" leads to "));
-    let finalizers = texts(&it.object["metadata"]["finalizers"]);
+    let finalizers = texts(&node_facts.object["metadata"]["finalizers"]);
     scheme
         .map(|scheme| format!("cloud provider {scheme:?}"))
         .into_iter()

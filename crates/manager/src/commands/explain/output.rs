@@ -26,35 +26,37 @@ pub const JSON_VERSION: u32 = 1;
 
 /// Returns the explanation as text.
 #[must_use]
-pub fn text(it: &Explanation) -> String {
+pub fn text(explanation: &Explanation) -> String {
     let mut page = Page::default();
     page.line(
         0,
         &format!(
             "{} ({}, cluster {})",
-            it.subject,
-            provider(it),
-            it.cluster.name
+            explanation.subject,
+            provider(explanation),
+            explanation.cluster.name
         ),
     );
-    why(it, &mut page);
-    section(&mut page, "Kubernetes", &it.kubernetes);
-    if !it.balancers.is_empty() || !it.cloud.is_empty() {
-        section(&mut page, "Cloud", &it.cloud);
-        if it.cloud.is_empty() {
+    why(explanation, &mut page);
+    section(&mut page, "Kubernetes", &explanation.kubernetes);
+    if !explanation.balancers.is_empty() || !explanation.cloud.is_empty() {
+        section(&mut page, "Cloud", &explanation.cloud);
+        if explanation.cloud.is_empty() {
             page.title("Cloud");
         }
-        it.balancers
+        explanation
+            .balancers
             .iter()
             .for_each(|balancer| describe(balancer, &mut page));
     }
-    next(it, &mut page);
+    next(explanation, &mut page);
     let is_told = |text: &str| {
-        it.causes
+        explanation
+            .causes
             .iter()
             .any(|cause| is_same_error(&cause.detail, text))
     };
-    let errors: Vec<_> = it
+    let errors: Vec<_> = explanation
         .last_errors
         .iter()
         .filter(|error| !is_told(&error.text))
@@ -64,31 +66,32 @@ pub fn text(it: &Explanation) -> String {
         for error in errors {
             let at = error.at.map_or_else(
                 || "now".to_owned(),
-                |at| format!("{}, {}", error.source, ago(it.now, at)),
+                |at| format!("{}, {}", error.source, ago(explanation.now, at)),
             );
             page.line(2, &format!("{at}:"));
             page.line(4, &error.text);
         }
     }
     page.title("Also claimed by");
-    page.list(&it.claims, "nobody");
-    if !it.events.is_empty() {
+    page.list(&explanation.claims, "nobody");
+    if !explanation.events.is_empty() {
         page.title("Events");
-        it.events
+        explanation
+            .events
             .iter()
             .take(EVENTS)
-            .for_each(|event| page.raw(&cut(&format!("  {}", shown(event, it.now)))));
-        if let Some(more) = it.events.len().checked_sub(EVENTS + 1) {
+            .for_each(|event| page.raw(&cut(&format!("  {}", shown(event, explanation.now)))));
+        if let Some(more) = explanation.events.len().checked_sub(EVENTS + 1) {
             page.line(2, &format!("and {} more", more + 1));
         }
     }
     page.title("Leader");
-    page.line(2, &leader(&it.leader));
-    if !it.unknown.is_empty() {
+    page.line(2, &leader(&explanation.leader));
+    if !explanation.unknown.is_empty() {
         page.title("Not known");
-        page.list(&it.unknown, "");
+        page.list(&explanation.unknown, "");
     }
-    let unread: Vec<String> = it
+    let unread: Vec<String> = explanation
         .errors
         .iter()
         .filter(|error| !is_told(error))
@@ -101,31 +104,34 @@ pub fn text(it: &Explanation) -> String {
     page.0.into_text()
 }
 
-fn provider(it: &Explanation) -> String {
-    if it.provider.is_empty() {
+fn provider(explanation: &Explanation) -> String {
+    if explanation.provider.is_empty() {
         "cloud provider unavailable".to_owned()
     } else {
-        format!("cloud provider {}", it.provider)
+        format!("cloud provider {}", explanation.provider)
     }
 }
 
-fn why(it: &Explanation, page: &mut Page) {
+fn why(explanation: &Explanation, page: &mut Page) {
     page.title("Why");
-    if !it.exists {
-        page.line(2, &format!("There is no {} in the API.", it.subject));
-        match it.similar.as_slice() {
+    if !explanation.exists {
+        page.line(
+            2,
+            &format!("There is no {} in the API.", explanation.subject),
+        );
+        match explanation.similar.as_slice() {
             [] => {}
             [name] => page.line(4, &format!("The closest name is {name}.")),
             names => page.line(4, &format!("The closest names are {}.", names.join(", "))),
         }
     }
-    if it.causes.is_empty() && it.exists && it.errors.is_empty() {
+    if explanation.causes.is_empty() && explanation.exists && explanation.errors.is_empty() {
         page.line(2, "Nothing waits, and nothing is held.");
     }
-    for cause in &it.causes {
+    for cause in &explanation.causes {
         let since = cause
             .since
-            .map(|since| format!(", since {}", age(it.now, since)))
+            .map(|since| format!(", since {}", age(explanation.now, since)))
             .unwrap_or_default();
         page.line(
             2,
@@ -275,9 +281,9 @@ fn columns(target: &TargetDescription) -> [String; 3] {
     ]
 }
 
-fn next(it: &Explanation, page: &mut Page) {
+fn next(explanation: &Explanation, page: &mut Page) {
     page.title("Next");
-    for step in &it.plan.steps {
+    for step in &explanation.plan.steps {
         let Step { side, step } = step;
         let detail = if step.detail.is_empty() {
             String::new()
@@ -289,8 +295,8 @@ fn next(it: &Explanation, page: &mut Page) {
             &format!("{}{detail}", step.what),
         );
     }
-    if it.plan.steps.is_empty() {
-        let known = it.plan.errors.is_empty() && it.errors.is_empty();
+    if explanation.plan.steps.is_empty() {
+        let known = explanation.plan.errors.is_empty() && explanation.errors.is_empty();
         page.line(
             2,
             if known {
@@ -300,7 +306,8 @@ fn next(it: &Explanation, page: &mut Page) {
             },
         );
     }
-    it.plan
+    explanation
+        .plan
         .notes
         .iter()
         .for_each(|note| page.hanging("  note        ", note));
@@ -427,7 +434,7 @@ impl Page {
 /// }
 /// ```
 #[must_use]
-pub fn json(it: &Explanation) -> Value {
+pub fn json(explanation: &Explanation) -> Value {
     let cause = |cause: &super::Cause| {
         json!({
             "state": cause.state.name(),
@@ -438,7 +445,7 @@ pub fn json(it: &Explanation) -> Value {
             "advice": cause.state.advice(),
         })
     };
-    let (holder, renewed) = match &it.leader {
+    let (holder, renewed) = match &explanation.leader {
         Leader::Leads { holder, renewed } => (Some(holder), Some(renewed.as_secs())),
         Leader::Nobody(_) | Leader::Unknown(_) => (None, None),
     };
@@ -446,34 +453,34 @@ pub fn json(it: &Explanation) -> Value {
     let step = |Step { side, step }: &Step| json!({"side": side.to_string(), "action": step.action.to_string(), "what": step.what, "detail": step.detail});
     json!({
         "version": JSON_VERSION,
-        "kind": it.subject.kind(),
-        "namespace": it.subject.namespace(),
-        "name": it.subject.name(),
-        "exists": it.exists,
-        "similar": it.similar,
-        "provider": it.provider,
-        "cluster": {"name": it.cluster.name, "id": it.cluster.id},
-        "causes": it.causes.iter().map(cause).collect::<Vec<_>>(),
-        "kubernetes": object(&it.kubernetes),
-        "cloud": object(&it.cloud),
-        "loadBalancers": it.balancers.iter().map(balancer).collect::<Vec<_>>(),
-        "claims": it.claims,
+        "kind": explanation.subject.kind(),
+        "namespace": explanation.subject.namespace(),
+        "name": explanation.subject.name(),
+        "exists": explanation.exists,
+        "similar": explanation.similar,
+        "provider": explanation.provider,
+        "cluster": {"name": explanation.cluster.name, "id": explanation.cluster.id},
+        "causes": explanation.causes.iter().map(cause).collect::<Vec<_>>(),
+        "kubernetes": object(&explanation.kubernetes),
+        "cloud": object(&explanation.cloud),
+        "loadBalancers": explanation.balancers.iter().map(balancer).collect::<Vec<_>>(),
+        "claims": explanation.claims,
         "plan": {
-            "steps": it.plan.steps.iter().map(step).collect::<Vec<_>>(),
-            "notes": it.plan.notes,
-            "errors": it.plan.errors,
+            "steps": explanation.plan.steps.iter().map(step).collect::<Vec<_>>(),
+            "notes": explanation.plan.notes,
+            "errors": explanation.plan.errors,
         },
-        "lastErrors": it.last_errors.iter().map(|error| {
+        "lastErrors": explanation.last_errors.iter().map(|error| {
             json!({"at": time(error.at), "source": error.source, "text": error.text})
         }).collect::<Vec<_>>(),
-        "events": it.events.iter().map(|event| json!({
+        "events": explanation.events.iter().map(|event| json!({
             "reason": event.reason, "warning": event.is_warning, "message": event.message, "source": event.source,
             "count": event.count, "first": time(event.first), "last": time(event.last),
         })).collect::<Vec<_>>(),
-        "leader": {"holder": holder, "renewedSecondsAgo": renewed, "text": leader(&it.leader)},
-        "unknown": it.unknown,
-        "errors": it.errors,
-        "exitCode": it.outcome().code(),
+        "leader": {"holder": holder, "renewedSecondsAgo": renewed, "text": leader(&explanation.leader)},
+        "unknown": explanation.unknown,
+        "errors": explanation.errors,
+        "exitCode": explanation.outcome().code(),
     })
 }
 
@@ -485,14 +492,14 @@ fn object(rows: &[Row]) -> Value {
     )
 }
 
-fn balancer(it: &LoadBalancerDescription) -> Value {
-    let ownership = match &it.ownership {
+fn balancer(object: &LoadBalancerDescription) -> Value {
+    let ownership = match &object.ownership {
         Ownership::Own => "own",
         Ownership::Twin(_) => "twin",
         Ownership::Free => "free",
         Ownership::Foreign(_) => "foreign",
     };
-    let tags: Map<String, Value> = it
+    let tags: Map<String, Value> = object
         .owner_tags
         .iter()
         .map(|(key, value)| (key.clone(), json!(value)))
@@ -506,15 +513,15 @@ fn balancer(it: &LoadBalancerDescription) -> Value {
         })
     };
     json!({
-        "id": it.id,
-        "name": it.name,
+        "id": object.id,
+        "name": object.name,
         "ownership": ownership,
-        "state": it.state,
+        "state": object.state,
         "ownerTags": tags,
-        "addresses": it.addresses,
-        "listeners": it.listeners,
-        "targets": it.targets.iter().map(target).collect::<Vec<_>>(),
-        "healthError": it.health_error,
+        "addresses": object.addresses,
+        "listeners": object.listeners,
+        "targets": object.targets.iter().map(target).collect::<Vec<_>>(),
+        "healthError": object.health_error,
     })
 }
 

@@ -235,7 +235,7 @@ impl Reader<'_> {
         let offers = self
             .provider()
             .is_some_and(|provider| provider.load_balancers().is_some());
-        let it = ServiceFacts {
+        let service_facts = ServiceFacts {
             service: found.as_deref().cloned(),
             options,
             offers,
@@ -244,14 +244,14 @@ impl Reader<'_> {
             excluded,
             unidentified: unidentified.map(|error| error.to_string()),
         };
-        let causes = service::causes(&facts, &it);
-        let rows = it
+        let causes = service::causes(&facts, &service_facts);
+        let rows = service_facts
             .service
             .as_ref()
-            .map(|service| rows::of_service(&it, service))
+            .map(|service| rows::of_service(&service_facts, service))
             .unwrap_or_default();
-        let claims = service::claims(&it);
-        let condition = it
+        let claims = service::claims(&service_facts);
+        let condition = service_facts
             .service
             .as_ref()
             .and_then(service::condition)
@@ -262,15 +262,15 @@ impl Reader<'_> {
             text: condition.message.clone(),
         });
         let mut explanation = self.explanation(subject, &facts);
-        explanation.exists = it.service.is_some();
+        explanation.exists = service_facts.service.is_some();
         explanation.kubernetes = rows;
-        explanation.cloud = rows::of_balancers(&it.balancers);
+        explanation.cloud = rows::of_balancers(&service_facts.balancers);
         explanation.claims = claims;
         explanation.errors.extend(errors);
-        if let Balancers::Failed(error) = &it.balancers {
+        if let Balancers::Failed(error) = &service_facts.balancers {
             explanation.errors.push(error.clone());
         }
-        if let Balancers::Described(all) = it.balancers {
+        if let Balancers::Described(all) = service_facts.balancers {
             explanation.balancers = all;
         }
         finish(explanation, causes, shown, &facts)
@@ -328,7 +328,7 @@ impl Reader<'_> {
             Some(_) => self.node_object(name).await?,
             None => serde_json::Value::Null,
         };
-        let mut it = NodeFacts {
+        let mut node_facts = NodeFacts {
             node: found.as_deref().cloned(),
             object,
             offers: self
@@ -349,14 +349,14 @@ impl Reader<'_> {
         };
         if let (Some(provider), Some(node)) = (self.provider(), &found) {
             let all = caches.nodes.list();
-            it.all_foreign = all_are_foreign(&**provider, all.iter().map(|node| &**node));
+            node_facts.all_foreign = all_are_foreign(&**provider, all.iter().map(|node| &**node));
             let is_adopted = self.settings.options.node.adopt && facts.runs.node;
-            it.is_unidentified = it.offers
+            node_facts.is_unidentified = node_facts.offers
                 && !is_adopted
                 && NodeIdentity::of(&**provider, node) == NodeIdentity::Missing;
         }
         if let (Some(provider), Some(node)) = (self.provider(), &found)
-            && it.is_ours
+            && node_facts.is_ours
         {
             let position = caches
                 .nodes
@@ -371,27 +371,27 @@ impl Reader<'_> {
             add_routes(&report, node, &mut facts.plan);
             if let (Some(position), Some(NodeAnswers { answers, previews })) = (position, looked_up)
             {
-                it.machine = machine(&answers[position]);
-                it.preview = previews[position].clone();
+                node_facts.machine = machine(&answers[position]);
+                node_facts.preview = previews[position].clone();
             }
             if provider.routes().is_some() && facts.runs.route {
-                it.route_error = report.errors.first().cloned();
-                it.routes = self.routes(&**provider, node).await;
+                node_facts.route_error = report.errors.first().cloned();
+                node_facts.routes = self.routes(&**provider, node).await;
             }
-            if matches!(it.machine, Machine::Gone(_)) && node.provider_id().is_some() {
-                it.named = named(&**provider, node).await;
+            if matches!(node_facts.machine, Machine::Gone(_)) && node.provider_id().is_some() {
+                node_facts.named = named(&**provider, node).await;
             }
         }
-        let causes = node::causes(&facts, &it);
+        let causes = node::causes(&facts, &node_facts);
         let mut explanation = self.explanation(subject, &facts);
-        explanation.exists = it.node.is_some();
-        if let Some(node) = &it.node {
-            explanation.kubernetes = rows::of_node(node, &it.object);
-            explanation.cloud = rows::of_machine(&it);
-            explanation.claims = node::claims(&it, node);
+        explanation.exists = node_facts.node.is_some();
+        if let Some(node) = &node_facts.node {
+            explanation.kubernetes = rows::of_node(node, &node_facts.object);
+            explanation.cloud = rows::of_machine(&node_facts);
+            explanation.claims = node::claims(&node_facts, node);
         }
-        explanation.errors.extend(it.route_error.clone());
-        if let Machine::Failed(error) | Machine::Ambiguous(error) = &it.machine {
+        explanation.errors.extend(node_facts.route_error.clone());
+        if let Machine::Failed(error) | Machine::Ambiguous(error) = &node_facts.machine {
             explanation.errors.push(error.clone());
         }
         Ok(finish(explanation, causes, None, &facts))

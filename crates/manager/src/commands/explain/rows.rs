@@ -44,7 +44,7 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 const NAMED: usize = 5;
 
 /// Returns the facts that Kubernetes has about a Service.
-pub(super) fn of_service(it: &ServiceFacts, service: &Service) -> Vec<Row> {
+pub(super) fn of_service(service_facts: &ServiceFacts, service: &Service) -> Vec<Row> {
     let spec = service.spec.clone().unwrap_or_default();
     let port = |port: k8s_openapi::api::core::v1::ServicePort| {
         let node_port = port
@@ -86,17 +86,17 @@ pub(super) fn of_service(it: &ServiceFacts, service: &Service) -> Vec<Row> {
         true => format!("{name} (of load balancer controllers)"),
         false => name,
     };
-    let excluded = it
+    let excluded = service_facts
         .excluded
         .iter()
         .take(NAMED)
         .map(|(node, why)| format!("not {node}: {why}"));
-    let more = it
+    let more = service_facts
         .excluded
         .len()
         .checked_sub(NAMED + 1)
         .map(|more| format!("and {}", counted(more + 1, "more Node")));
-    let count = match it.targets {
+    let count = match service_facts.targets {
         1 => "1 Node can be a target".to_owned(),
         count => format!("{count} Nodes can be targets"),
     };
@@ -203,8 +203,8 @@ pub(super) fn of_node(node: &Node, object: &Value) -> Vec<Row> {
 }
 
 /// Returns the facts that the cloud has about a Node.
-pub(super) fn of_machine(it: &NodeFacts) -> Vec<Row> {
-    let mut rows = match &it.machine {
+pub(super) fn of_machine(node_facts: &NodeFacts) -> Vec<Row> {
+    let mut rows = match &node_facts.machine {
         Machine::Present { shutdown, metadata } => {
             let state = match shutdown {
                 Some(true) => "there is one, shut down",
@@ -221,8 +221,13 @@ pub(super) fn of_machine(it: &NodeFacts) -> Vec<Row> {
         }
         Machine::NotAsked => vec![Row::of("Machine", ["the cloud was not asked"])],
     };
-    rows.extend(it.named.iter().map(|id| Row::of("Of this name", [id])));
-    if let Some(routes) = &it.routes {
+    rows.extend(
+        node_facts
+            .named
+            .iter()
+            .map(|id| Row::of("Of this name", [id])),
+    );
+    if let Some(routes) = &node_facts.routes {
         let none = routes
             .is_empty()
             .then(|| "no route leads to the Node".to_owned());

@@ -15,32 +15,32 @@ use super::state::State;
 use crate::commands::plan::{Side, restores_balancer};
 
 /// Returns the causes of a Service's state.
-pub(super) fn causes(facts: &Facts, it: &ServiceFacts) -> Vec<Cause> {
+pub(super) fn causes(facts: &Facts, service_facts: &ServiceFacts) -> Vec<Cause> {
     let mut causes = Causes::default();
-    let Some(service) = &it.service else {
+    let Some(service) = &service_facts.service else {
         vanished(facts, &mut causes);
         return causes.finish(facts);
     };
-    let operation = Operation::at_start(service, &it.options);
+    let operation = Operation::at_start(service, &service_facts.options);
     if operation.is_some() {
-        match (it.offers, facts.runs.service) {
+        match (service_facts.offers, facts.runs.service) {
             (false, _) if facts.cloud_error.is_none() => causes.note(State::CapabilityMissing, ""),
             (_, false) => causes.note(State::ControllerOff, "service-lb-controller"),
             _ => {}
         }
     }
     match operation {
-        None => not_ours(it, service, &mut causes),
-        Some(operation) => ours(facts, it, service, operation, &mut causes),
+        None => not_ours(service_facts, service, &mut causes),
+        Some(operation) => ours(facts, service_facts, service, operation, &mut causes),
     }
-    if let Balancers::Failed(error) = &it.balancers {
+    if let Balancers::Failed(error) = &service_facts.balancers {
         causes.note(State::CloudUnreachable, error.clone());
     }
-    reported(facts, it, service, &mut causes);
+    reported(facts, service_facts, service, &mut causes);
     causes.finish(facts)
 }
 
-fn not_ours(it: &ServiceFacts, service: &Service, causes: &mut Causes) {
+fn not_ours(service_facts: &ServiceFacts, service: &Service, causes: &mut Causes) {
     let spec = service.spec.as_ref();
     let kind = spec
         .and_then(|spec| spec.type_.as_deref())
@@ -52,35 +52,44 @@ fn not_ours(it: &ServiceFacts, service: &Service, causes: &mut Causes) {
     let detail = match spec.and_then(|spec| spec.load_balancer_class.as_deref()) {
         Some(class) => format!(
             "spec.loadBalancerClass is {class:?}; this manager's are: {}",
-            our_classes(it)
+            our_classes(service_facts)
         ),
         None => format!(
             "it has no spec.loadBalancerClass, and --default-load-balancer=false leaves such Services to others; this manager's \
              classes are: {}",
-            our_classes(it)
+            our_classes(service_facts)
         ),
     };
     causes.note(State::OtherClass, detail);
-    if may_hold_leftovers(service, &it.options) && own(it).is_some() {
-        causes.note(State::LeftOnOtherClass, own(it).unwrap_or_default());
+    if may_hold_leftovers(service, &service_facts.options) && own(service_facts).is_some() {
+        causes.note(
+            State::LeftOnOtherClass,
+            own(service_facts).unwrap_or_default(),
+        );
     }
 }
 
-fn our_classes(it: &ServiceFacts) -> String {
-    let default = it
+fn our_classes(service_facts: &ServiceFacts) -> String {
+    let default = service_facts
         .options
         .is_default
         .then(|| "Services without a class".to_owned());
     let classes: Vec<String> = default
         .into_iter()
-        .chain(it.options.classes.iter().map(|class| format!("{class:?}")))
+        .chain(
+            service_facts
+                .options
+                .classes
+                .iter()
+                .map(|class| format!("{class:?}")),
+        )
         .collect();
     classes.join(", ")
 }
 
 /// Returns the Service's own load balancer, as `name (ID)`.
-fn own(it: &ServiceFacts) -> Option<String> {
-    let Balancers::Described(all) = &it.balancers else {
+fn own(service_facts: &ServiceFacts) -> Option<String> {
+    let Balancers::Described(all) = &service_facts.balancers else {
         return None;
     };
     let own = all
@@ -91,7 +100,7 @@ fn own(it: &ServiceFacts) -> Option<String> {
 
 fn ours(
     facts: &Facts,
-    it: &ServiceFacts,
+    service_facts: &ServiceFacts,
     service: &Service,
     operation: Operation,
     causes: &mut Causes,
@@ -111,8 +120,8 @@ fn ours(
     }
     if let Some(state) = State::of_operation(operation) {
         let is_others = operation == Operation::TearDown
-            && is_foreign(service, &it.options)
-            && own(it).is_none();
+            && is_foreign(service, &service_facts.options)
+            && own(service_facts).is_none();
         let others = finalizers(service).collect::<Vec<_>>().join(", ");
         causes.add(
             Cause::new(
@@ -127,24 +136,26 @@ fn ours(
         );
         return;
     }
-    if it.targets == 0 {
-        let detail = match it.excluded.first() {
-            _ if it.unidentified.is_some() => it.unidentified.clone().unwrap_or_default(),
+    if service_facts.targets == 0 {
+        let detail = match service_facts.excluded.first() {
+            _ if service_facts.unidentified.is_some() => {
+                service_facts.unidentified.clone().unwrap_or_default()
+            }
             None => "the cluster has no Nodes".to_owned(),
-            Some((node, why)) if it.excluded.len() == 1 => {
+            Some((node, why)) if service_facts.excluded.len() == 1 => {
                 format!("the only Node, {node}, is excluded: {why}")
             }
             Some((node, why)) => format!(
                 "{} Nodes are excluded, such as {node}: {why}",
-                it.excluded.len()
+                service_facts.excluded.len()
             ),
         };
         let event = facts.current(EventReason::NoTargets, &[EventReason::TargetsUpdated]);
         causes.add(Cause::new(State::NoNodes, detail).since(event.and_then(|event| event.first)));
     }
     missing_balancer(facts, service, causes);
-    foreign_owners(it, causes);
-    unhealthy_targets(it, causes);
+    foreign_owners(service_facts, causes);
+    unhealthy_targets(service_facts, causes);
     if facts
         .plan
         .notes
@@ -184,11 +195,11 @@ fn missing_balancer(facts: &Facts, service: &Service, causes: &mut Causes) {
     }
 }
 
-fn foreign_owners(it: &ServiceFacts, causes: &mut Causes) {
-    let Balancers::Described(all) = &it.balancers else {
+fn foreign_owners(service_facts: &ServiceFacts, causes: &mut Causes) {
+    let Balancers::Described(all) = &service_facts.balancers else {
         return;
     };
-    let has_own = own(it).is_some();
+    let has_own = own(service_facts).is_some();
     for balancer in all.iter().filter(|_| !has_own) {
         if let Ownership::Foreign(whose) = &balancer.ownership {
             causes.note(State::ForeignOwner, whose.clone());
@@ -196,8 +207,8 @@ fn foreign_owners(it: &ServiceFacts, causes: &mut Causes) {
     }
 }
 
-fn unhealthy_targets(it: &ServiceFacts, causes: &mut Causes) {
-    let Balancers::Described(all) = &it.balancers else {
+fn unhealthy_targets(service_facts: &ServiceFacts, causes: &mut Causes) {
+    let Balancers::Described(all) = &service_facts.balancers else {
         return;
     };
     let targets: Vec<_> = all.iter().flat_map(|balancer| &balancer.targets).collect();
@@ -224,7 +235,7 @@ fn unhealthy_targets(it: &ServiceFacts, causes: &mut Causes) {
 }
 
 /// Adds the causes that only events report.
-fn reported(facts: &Facts, it: &ServiceFacts, service: &Service, causes: &mut Causes) {
+fn reported(facts: &Facts, service_facts: &ServiceFacts, service: &Service, causes: &mut Causes) {
     let has_condition = condition(service).is_some();
     for reason in EventReason::ALL {
         let Some((state, ends)) = State::of_event(*reason) else {
@@ -240,10 +251,10 @@ fn reported(facts: &Facts, it: &ServiceFacts, service: &Service, causes: &mut Ca
             // An event about drift is outdated unless the plan has steps, too.
             State::Drifted => facts.plan.steps.iter().any(|step| step.side == Side::Cloud),
             // The number of targets is known, so the event is not needed.
-            State::NoNodes => it.targets == 0,
+            State::NoNodes => service_facts.targets == 0,
             _ => false,
         };
-        if applies && Operation::at_start(service, &it.options).is_some() {
+        if applies && Operation::at_start(service, &service_facts.options).is_some() {
             causes.add(Cause::reported(state, event));
         }
     }
@@ -266,12 +277,12 @@ fn vanished(facts: &Facts, causes: &mut Causes) {
 }
 
 /// Returns the other controllers that claim the Service or its load balancer.
-pub(super) fn claims(it: &ServiceFacts) -> Vec<String> {
-    let Some(service) = &it.service else {
+pub(super) fn claims(service_facts: &ServiceFacts) -> Vec<String> {
+    let Some(service) = &service_facts.service else {
         return Vec::new();
     };
     let mut claims = Vec::new();
-    if let Balancers::Described(all) = &it.balancers {
+    if let Balancers::Described(all) = &service_facts.balancers {
         claims.extend(all.iter().filter_map(|balancer| match &balancer.ownership {
             Ownership::Foreign(whose) => Some(whose.clone()),
             Ownership::Own | Ownership::Twin(_) | Ownership::Free => None,
@@ -282,7 +293,7 @@ pub(super) fn claims(it: &ServiceFacts) -> Vec<String> {
             .spec
             .as_ref()
             .and_then(|spec| spec.load_balancer_class.as_deref()),
-        Operation::at_start(service, &it.options),
+        Operation::at_start(service, &service_facts.options),
     ) {
         claims.push(format!("the controller of class {class:?}"));
     }

@@ -118,9 +118,9 @@ async fn each_annotation_of_a_port_is_sent_and_what_is_not_set_is_the_apis_busin
         ),
         // Any other annotation of the health check gives it the Service's protocol.
         (&[("protocol", "http"), ("health-check-retries", "2")], {
-            let mut it = check(json!({"protocol": "http", "retries": 2}));
-            it["protocol"] = json!("http");
-            it
+            let mut object = check(json!({"protocol": "http", "retries": 2}));
+            object["protocol"] = json!("http");
+            object
         }),
         (
             &[("protocol", "http"), ("health-check-http-path", "/x")],

@@ -60,8 +60,8 @@ impl Mycloud {
 }
 
 /// Returns a load balancer as the API shows it, with its dependents only on request.
-fn shown(request: &ApiRequest, it: &Value) -> Value {
-    let mut shown = it.clone();
+fn shown(request: &ApiRequest, entry: &Value) -> Value {
+    let mut shown = entry.clone();
     let expand: Vec<&str> = request
         .query("expand")
         .unwrap_or_default()

@@ -92,12 +92,14 @@ fn delete(
     })
 }
 
-fn check_listener(owner: &Value, it: &Value) -> Result<(), Refused> {
+fn check_listener(owner: &Value, entry: &Value) -> Result<(), Refused> {
     let list = |parts: &str| owner[parts].as_array().cloned().unwrap_or_default();
-    let protocol = it["protocol"].as_str().unwrap_or_default();
+    let protocol = entry["protocol"].as_str().unwrap_or_default();
     let is_udp = |object: &Value| object["protocol"] == "udp";
     let is_taken = |other: &Value| {
-        other["id"] != it["id"] && other["port"] == it["port"] && is_udp(other) == is_udp(it)
+        other["id"] != entry["id"]
+            && other["port"] == entry["port"]
+            && is_udp(other) == is_udp(entry)
     };
     if list("listeners").iter().any(is_taken) {
         return Err(Refused::new(409, "AlreadyExists", "the port is taken"));
@@ -107,12 +109,14 @@ fn check_listener(owner: &Value, it: &Value) -> Result<(), Refused> {
     }
     if !list("groups")
         .iter()
-        .any(|group| group["id"] == it["group_id"])
+        .any(|group| group["id"] == entry["group_id"])
     {
         return Err(invalid("group_id: there is no such group"));
     }
     if ["https", "tls"].contains(&protocol)
-        && it["certificate_ids"].as_array().is_none_or(Vec::is_empty)
+        && entry["certificate_ids"]
+            .as_array()
+            .is_none_or(Vec::is_empty)
     {
         return Err(invalid("certificate_ids: at least one"));
     }
@@ -121,33 +125,38 @@ fn check_listener(owner: &Value, it: &Value) -> Result<(), Refused> {
             .iter()
             .any(|certificate| certificate["id"] == *id)
     };
-    let mut ids = it["certificate_ids"].as_array().into_iter().flatten();
+    let mut ids = entry["certificate_ids"].as_array().into_iter().flatten();
     if !ids.all(|id| id.as_str().is_some_and(|text| text.starts_with("crt-")) || is_upload(id)) {
         return Err(invalid("certificate_ids: there is no such certificate"));
     }
-    if it["max_qps"]
+    if entry["max_qps"]
         .as_u64()
         .is_some_and(|max_qps| max_qps > 1_000_000)
     {
         return Err(invalid("max_qps: at most 1000000"));
     }
-    if it["proxy_protocol"]
+    if entry["proxy_protocol"]
         .as_str()
         .is_some_and(|proxy_protocol| proxy_protocol != "off")
         && !["tcp", "tls"].contains(&protocol)
     {
         return Err(invalid("proxy_protocol: only for tcp and tls"));
     }
-    let is_limited = it["acl"]["type"].as_str().is_some_and(|kind| kind != "off");
-    let is_known = |list: &Value| list["id"] == it["acl"]["id"];
-    if is_limited && it["acl"]["id"] != "acl-shared" && !list("access_lists").iter().any(is_known) {
+    let is_limited = entry["acl"]["type"]
+        .as_str()
+        .is_some_and(|kind| kind != "off");
+    let is_known = |list: &Value| list["id"] == entry["acl"]["id"];
+    if is_limited
+        && entry["acl"]["id"] != "acl-shared"
+        && !list("access_lists").iter().any(is_known)
+    {
         return Err(invalid("acl.id: there is no such access list"));
     }
     Ok(())
 }
 
-fn check_group(_: &Value, it: &Value) -> Result<(), Refused> {
-    let port = it["health_check"]["port"].as_u64().unwrap_or_default();
+fn check_group(_: &Value, object: &Value) -> Result<(), Refused> {
+    let port = object["health_check"]["port"].as_u64().unwrap_or_default();
     if (1..=65_535).contains(&port) {
         Ok(())
     } else {
@@ -155,9 +164,9 @@ fn check_group(_: &Value, it: &Value) -> Result<(), Refused> {
     }
 }
 
-fn check_access_list(_: &Value, it: &Value) -> Result<(), Refused> {
+fn check_access_list(_: &Value, current: &Value) -> Result<(), Refused> {
     let is_range = |object: &Value| object.as_str().is_some_and(|text| text.contains('/'));
-    match it["entries"]
+    match current["entries"]
         .as_array()
         .is_some_and(|entry| !entry.is_empty() && entry.len() <= 300 && entry.iter().all(is_range))
     {
