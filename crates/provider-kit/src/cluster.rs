@@ -221,12 +221,12 @@ impl ClusterView {
         let begins_or_ends = |range: &IpNet| {
             range.contains(&destination.network()) || range.contains(&destination.broadcast())
         };
-        let is_its = |node: &Node| {
+        let is_its_node = |node: &Node| {
             node.pod_cidrs
                 .iter()
                 .any(|cidr| cidr.parse() == Ok(destination))
         };
-        self.pod_cidrs().iter().any(begins_or_ends) || target.is_some_and(is_its)
+        self.pod_cidrs().iter().any(begins_or_ends) || target.is_some_and(is_its_node)
     }
 }
 

@@ -42,7 +42,7 @@ pub fn special(ip: IpAddr) -> Option<&'static str> {
 #[must_use]
 pub fn node_of(ip: IpAddr, nodes: &[Arc<Node>]) -> Option<String> {
     let ip = ip.to_canonical();
-    let is_its = |node: &&Arc<Node>| {
+    let is_its_node = |node: &&Arc<Node>| {
         node.addresses
             .iter()
             .any(|address| address.address.parse() == Ok(ip))
@@ -54,7 +54,7 @@ pub fn node_of(ip: IpAddr, nodes: &[Arc<Node>]) -> Option<String> {
     };
     nodes
         .iter()
-        .find(is_its)
+        .find(is_its_node)
         .map(|node| format!("Node {}", node.name))
 }
 

@@ -104,13 +104,15 @@ impl CloudEndpoints {
     /// *Invalid* if the login endpoint is neither known nor shown.
     pub(crate) fn with_shown(mut self, clouds: &Value) -> Result<Self> {
         let name = self.shown_as.take().unwrap_or_default();
-        let is_it = |object: &&Value| {
+        let is_this_object = |object: &&Value| {
             name.is_empty()
                 || object["name"]
                     .as_str()
                     .is_some_and(|other_name| other_name.eq_ignore_ascii_case(&name))
         };
-        let cloud = clouds.as_array().and_then(|all| all.iter().find(is_it));
+        let cloud = clouds
+            .as_array()
+            .and_then(|all| all.iter().find(is_this_object));
         let text = |pointer: &str| {
             cloud
                 .and_then(|cloud| cloud.pointer(pointer)?.as_str())

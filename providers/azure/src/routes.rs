@@ -89,12 +89,12 @@ impl RouteCloud for RouteTable {
                 let all = table
                     .pointer_mut("/properties/routes")
                     .and_then(Value::as_array_mut);
-                let is_it = |object: &Value| match route.name.is_empty() {
+                let is_this_object = |object: &Value| match route.name.is_empty() {
                     true => text(object, "/properties/addressPrefix") == route.destination,
                     false => text(object, "/name").eq_ignore_ascii_case(&route.name),
                 };
                 all.into_iter()
-                    .for_each(|all| all.retain(|object| !is_it(object)));
+                    .for_each(|all| all.retain(|object| !is_this_object(object)));
                 Ok(())
             };
             return self.documents.edit(&self.key(), remove).await;

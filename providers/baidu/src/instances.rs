@@ -245,9 +245,9 @@ impl BccInstances {
                     .map(|address| &*address.address)
                     .chain([&*node.name])
                     .collect();
-                let is_its =
+                let is_its_instance =
                     |instance: &&Instance| texts.iter().any(|text| instance.is_named(text));
-                if let Some(instance) = list.machines().iter().find(is_its) {
+                if let Some(instance) = list.machines().iter().find(is_its_instance) {
                     *node = Arc::new(Node {
                         provider_id: IDS.write(&instance.id).into(),
                         ..(**node).clone()

@@ -510,7 +510,7 @@ impl Api {
             let automatic: ipnet::Ipv4Net = "10.128.0.0/9"
                 .parse()
                 .map_err(|_| Error::other("no range"))?;
-            let is_its = |object: &&Value| {
+            let is_its_object = |object: &&Value| {
                 let range = object["ipCidrRange"]
                     .as_str()
                     .and_then(|range| range.parse().ok());
@@ -524,7 +524,7 @@ impl Api {
                     .as_array()
                     .into_iter()
                     .flatten()
-                    .filter(is_its)
+                    .filter(is_its_object)
                     .cloned(),
             );
         }

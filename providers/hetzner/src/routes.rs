@@ -219,11 +219,11 @@ impl RouteCloud for NetworkRoutes {
                 "the server of node {name:?} is not attached to the network: attach it"
             ))
         })?;
-        let is_it = |address: &NodeAddress| {
+        let is_this_address = |address: &NodeAddress| {
             address.kind == AddressType::InternalIP
                 && address.address.parse::<IpAddr>() == Ok(gateway)
         };
-        if !route.target_node_addresses.iter().any(is_it) {
+        if !route.target_node_addresses.iter().any(is_this_address) {
             return Err(Error::invalid(format!(
                 "{gateway}, the address of node {name:?} in the network, is not among its InternalIPs; wait for its addresses, \
                  or check --node-ip of its kubelet"

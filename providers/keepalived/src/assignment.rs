@@ -162,10 +162,10 @@ impl Desired {
                 ))),
             };
         }
-        let is_its = |ip: &&IpAddr| {
+        let is_its_ip = |ip: &&IpAddr| {
             pools.contains(**ip) && self.user_in_book(book, services, **ip).is_none()
         };
-        if let Some(ip) = self.shown.iter().find(is_its) {
+        if let Some(ip) = self.shown.iter().find(is_its_ip) {
             return Ok(*ip);
         }
         if !pools.has(&self.pool) {

@@ -294,12 +294,12 @@ impl Linodes {
                 if list.by_name(&node.name).len() > 0 {
                     continue;
                 }
-                let is_its = |linode: &&Linode| {
+                let is_its_linode = |linode: &&Linode| {
                     node.addresses
                         .iter()
                         .any(|address| linode.has_public(&address.address))
                 };
-                if let Some(linode) = list.machines().iter().find(is_its) {
+                if let Some(linode) = list.machines().iter().find(is_its_linode) {
                     *node = Arc::new(Node {
                         provider_id: IDS.write(&linode.id).into(),
                         ..(**node).clone()

@@ -106,7 +106,7 @@ impl Endpoints {
         keeps_terminating: bool,
         weight: u32,
     ) -> Vec<(String, u16, u32)> {
-        let is_it = |port: &&SlicePort| {
+        let is_this_port = |port: &&SlicePort| {
             port.name.as_deref().unwrap_or_default() == name
                 && port.protocol.as_deref().unwrap_or("TCP") == protocol
         };
@@ -116,7 +116,7 @@ impl Endpoints {
                 .ports
                 .iter()
                 .flatten()
-                .find(is_it)
+                .find(is_this_port)
                 .and_then(|port| port.port);
             let weight = match endpoint.is_ready() {
                 true => weight,

@@ -414,8 +414,10 @@ impl Nodes {
         for node in nodes.iter_mut().filter(|node| node.provider_id().is_none()) {
             let ips = addresses(node);
             let all = || list.machines().iter().chain(&others);
-            let of = |is_it: &dyn Fn(&Instance) -> bool| {
-                all().filter(|instance| is_it(instance)).collect::<Vec<_>>()
+            let of = |is_this_Instance: &dyn Fn(&Instance) -> bool| {
+                all()
+                    .filter(|instance| is_this_Instance(instance))
+                    .collect::<Vec<_>>()
             };
             let mut found = of(&|instance| instance.internal.iter().any(|ip| ips.contains(ip)));
             if found.is_empty() && of(&|instance| *instance.name == *node.name).is_empty() {

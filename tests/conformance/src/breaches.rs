@@ -55,14 +55,14 @@ impl Breaches {
             return;
         };
         let id = node["spec"]["providerID"].as_str().unwrap_or_default();
-        let is_its = |machine: &crate::profile::Machine| {
+        let is_its_machine = |machine: &crate::profile::Machine| {
             if id.is_empty() {
                 machine.name == name
             } else {
                 machine.provider_id == id
             }
         };
-        if cloud.machines().iter().any(is_its) {
+        if cloud.machines().iter().any(is_its_machine) {
             self.note(format!(
                 "Node {name} is deleted although its machine exists (INV-1)"
             ));

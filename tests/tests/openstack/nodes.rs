@@ -44,10 +44,14 @@ fn check(node: &Value, server: &Server) -> Result<()> {
             labels[label]
         );
     }
-    let is_its =
+    let is_its_object =
         |object: &Value| object["type"] == "InternalIP" && object["address"] == server.address;
     ensure!(
-        addresses.as_array().into_iter().flatten().any(is_its),
+        addresses
+            .as_array()
+            .into_iter()
+            .flatten()
+            .any(is_its_object),
         "no {} among {addresses}",
         server.address
     );

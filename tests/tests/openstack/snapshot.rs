@@ -137,10 +137,11 @@ impl Snapshot {
 
     /// Returns the objects of one kind.
     pub(crate) fn all<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> {
-        let is_it = move |name: &str| name.rsplit_once(' ').is_some_and(|(text, _)| text == kind);
+        let is_this_name =
+            move |name: &str| name.rsplit_once(' ').is_some_and(|(text, _)| text == kind);
         self.0
             .iter()
-            .filter(move |(name, _)| is_it(name))
+            .filter(move |(name, _)| is_this_name(name))
             .map(|(_, object)| object)
     }
 

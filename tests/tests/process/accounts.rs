@@ -119,9 +119,9 @@ impl Cluster {
         names
     }
 
-    async fn wait(&self, what: &str, is_it: impl Fn() -> bool) {
+    async fn wait(&self, what: &str, is_this_match: impl Fn() -> bool) {
         let met = until(what, SOON, async || {
-            anyhow::ensure!(is_it(), "not yet");
+            anyhow::ensure!(is_this_match(), "not yet");
             Ok(())
         });
         met.await.expect("in time");

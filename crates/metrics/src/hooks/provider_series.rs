@@ -77,7 +77,7 @@ impl OwnSeries {
             return;
         };
         let Some(family) = &kept.family else { return };
-        let is_it = |known: &Labels| {
+        let is_this_known = |known: &Labels| {
             known
                 .iter()
                 .map(|label| &**label)
@@ -89,7 +89,7 @@ impl OwnSeries {
                 family.child(labels),
             )
         };
-        match kept.children.get(is_it, make) {
+        match kept.children.get(is_this_known, make) {
             Some(child) => child.add(value),
             None => family.child(&vec![OTHER; labels.len()]).add(value),
         }

@@ -210,10 +210,10 @@ fn words<T>(choices: &'static [(&'static str, T)]) -> impl Iterator<Item = &'sta
 }
 
 fn position(words: &mut Words<'_>, text: &str, any_case: bool) -> Option<usize> {
-    let is_it = |word: &str| word == text || any_case && word.eq_ignore_ascii_case(text);
+    let is_this_word = |word: &str| word == text || any_case && word.eq_ignore_ascii_case(text);
     words
         .enumerate()
-        .find(|(_, word)| is_it(word))
+        .find(|(_, word)| is_this_word(word))
         .map(|(at, _)| at)
 }
 

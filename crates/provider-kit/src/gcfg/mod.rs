@@ -329,9 +329,9 @@ impl GitConfigSettings {
 fn key_in<'a>(section: &Section, declared: &'a str) -> Option<&'a str> {
     let (name, key) = declared.strip_prefix('[')?.split_once("] ")?;
     let plain = name.strip_suffix(" \"name\"");
-    let is_it = section.name.eq_ignore_ascii_case(plain.unwrap_or(name))
+    let is_this_plain = section.name.eq_ignore_ascii_case(plain.unwrap_or(name))
         && section.sub.is_some() == plain.is_some();
-    is_it.then_some(key)
+    is_this_plain.then_some(key)
 }
 
 /// Returns `true` if a line may be the rest of a secret that was broken into lines: a key without a value, or Base64

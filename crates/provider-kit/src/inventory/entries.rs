@@ -39,11 +39,11 @@ impl<M> Default for Entries<M> {
 impl<M: Machine> Entries<M> {
     pub(super) fn young(&self, key: Key<'_>, max_age: Duration) -> Option<&Arc<M>> {
         let entry = self.by_id.get(self.id(key)?)?;
-        let is_it = match key {
+        let is_this_match = match key {
             Key::Id(_) => true,
             Key::Name(name) => entry.machine.name() == name,
         };
-        (is_it && entry.read.elapsed() <= max_age).then_some(&entry.machine)
+        (is_this_match && entry.read.elapsed() <= max_age).then_some(&entry.machine)
     }
 
     pub(super) fn insert(&mut self, machine: &Arc<M>, read: Instant) {

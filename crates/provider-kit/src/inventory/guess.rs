@@ -53,11 +53,11 @@ impl<S: MachineSource> Inventory<S> {
     /// Returns the index in a list of the machine that this Node's firmware names.
     pub(super) fn guess_in(&self, snapshot: &Snapshot<S::Machine>, node: &Node) -> Option<u32> {
         let source = self.source();
-        let is_it = |at: &u32| source.confirms_guess(snapshot.at(*at), node);
+        let is_this_at = |at: &u32| source.confirms_guess(snapshot.at(*at), node);
         source
             .guesses(node)
             .iter()
-            .find_map(|id| snapshot.place_of_id(id).filter(is_it))
+            .find_map(|id| snapshot.place_of_id(id).filter(is_this_at))
     }
 
     /// Reads the machine that this Node's firmware names, if there is one and it is this Node's.

@@ -644,9 +644,9 @@ fn shown_by_another(
 fn owner(
     identity: &Identity<'_>,
     services: &[Arc<Service>],
-    is_it: impl Fn(&Service) -> bool,
+    is_this_Service: impl Fn(&Service) -> bool,
 ) -> Owner {
-    if let Some(owner) = services.iter().find(|service| is_it(service)) {
+    if let Some(owner) = services.iter().find(|service| is_this_Service(service)) {
         return Owner::Alive(full_name(owner));
     }
     let knows_us = services

@@ -335,13 +335,13 @@ impl Operation {
     }
 
     /// Returns `true` if the operation changes a resource for which `is_it` holds in place.
-    pub fn updates(&self, is_it: impl Fn(&ResourceKey) -> bool) -> bool {
-        matches!(self, Self::Update { resource, .. } if is_it(resource))
+    pub fn updates(&self, is_this_ResourceKey: impl Fn(&ResourceKey) -> bool) -> bool {
+        matches!(self, Self::Update { resource, .. } if is_this_ResourceKey(resource))
     }
 
     /// Returns `true` if the operation deletes a resource for which `is_it` holds.
-    pub fn deletes(&self, is_it: impl Fn(&ResourceKey) -> bool) -> bool {
-        matches!(self, Self::Delete { resource } if is_it(resource))
+    pub fn deletes(&self, is_this_ResourceKey: impl Fn(&ResourceKey) -> bool) -> bool {
+        matches!(self, Self::Delete { resource } if is_this_ResourceKey(resource))
     }
 
     fn made(&self) -> Option<&ResourceKey> {

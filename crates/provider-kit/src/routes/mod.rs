@@ -391,14 +391,14 @@ impl<C: RouteCloud> Routes for RouteTable<C> {
             )));
         }
         let listed = self.tagged(cluster).await?.into_iter();
-        let is_it = |(other_resource, _): &(OwnedResource, CloudRoute)| {
+        let is_this_other_resource = |(other_resource, _): &(OwnedResource, CloudRoute)| {
             (
                 &other_resource.id,
                 &other_resource.owner,
                 &other_resource.cluster,
             ) == (&resource.id, &resource.owner, &resource.cluster)
         };
-        let Some((_, route)) = listed.into_iter().find(is_it) else {
+        let Some((_, route)) = listed.into_iter().find(is_this_other_resource) else {
             return Ok(RemovalOutcome::NotFound);
         };
         self.change(cluster, Change::Remove, &route, true)

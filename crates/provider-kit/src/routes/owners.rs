@@ -133,7 +133,7 @@ impl<'a> Nodes<'a> {
         let Some(tag) = &route.owner else {
             return view.owns_route(&route.destination, node);
         };
-        let is_its = |node: &Node| {
+        let is_its_node = |node: &Node| {
             node.pod_cidrs
                 .iter()
                 .any(|cidr| **cidr == *route.destination)
@@ -145,7 +145,7 @@ impl<'a> Nodes<'a> {
                 *tag == cluster.name && (matches!(route.target, Target::Gone(_)) || node.is_some())
             }
             // The tag may hold our ID if the route leads to a Node from its own Pod CIDR. Other routes wait for the ID.
-            None => node.is_some_and(is_its),
+            None => node.is_some_and(is_its_node),
         }
     }
 }

@@ -89,10 +89,14 @@ impl Leadership {
         }
     }
 
-    async fn wait_for(&self, is_it: impl FnMut(&Phase) -> bool) -> Phase {
+    async fn wait_for(&self, is_this_match: impl FnMut(&Phase) -> bool) -> Phase {
         let mut phases = self.0.phase.subscribe();
         // The sender lives in `self`.
-        let found = phases.wait_for(is_it).await.ok().map(|phase| phase.clone());
+        let found = phases
+            .wait_for(is_this_match)
+            .await
+            .ok()
+            .map(|phase| phase.clone());
         match found {
             Some(phase) => phase,
             None => std::future::pending().await,

@@ -72,7 +72,7 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             };
             let mut failed = Vec::new();
             for entry in &entries {
-                let is_it = |object: &Value| {
+                let is_this_object = |object: &Value| {
                     object["RouteTableId"] == entry["RouteTableId"]
                         && (entry["RouteEntryId"] == object["RouteEntryId"]
                             || entry["DstCidrBlock"] == object["DestinationCidrBlock"]
@@ -81,12 +81,12 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
                                         == object["NextHops"]["NextHop"][0]["NextHopId"]))
                 };
                 let is_published = world
-                    .matching("route", is_it)
+                    .matching("route", is_this_object)
                     .iter()
                     .any(|object| object["_published"] == true);
                 if is_published {
                     failed.push(json!({"DstCidrBlock": entry["DstCidrBlock"], "FailedCode": "RouteEntryPublished"}));
-                } else if world.remove("route", is_it) == 0 {
+                } else if world.remove("route", is_this_object) == 0 {
                     failed.push(
                         json!({"DstCidrBlock": entry["DstCidrBlock"], "FailedCode": "VPC_ROUTER_ENTRY_NOT_EXIST"}),
                     );
@@ -144,7 +144,7 @@ pub(crate) fn enterprise(world: &mut World, action: &str, body: &Value) -> Answe
             "A parameter is missing.",
         )?;
     }
-    let is_it = |object: &Value| {
+    let is_this_object = |object: &Value| {
         object["RouteTableId"] == body["ChildInstanceRouteTableId"]
             && (body["DestinationCidrBlock"].is_null()
                 || object["DestinationCidrBlock"] == body["DestinationCidrBlock"])
@@ -160,7 +160,11 @@ pub(crate) fn enterprise(world: &mut World, action: &str, body: &Value) -> Answe
                 "NextHopId": object["NextHops"]["NextHop"][0]["NextHopId"], "NextHopType": "Instance", "RouteType": "Custom",
                 "PublishStatus": status, "OperationalMode": true})
         };
-        let found = world.matching("route", is_it).iter().map(shown).collect();
+        let found = world
+            .matching("route", is_this_object)
+            .iter()
+            .map(shown)
+            .collect();
         return world.numbered_page(
             found,
             body,
@@ -176,7 +180,7 @@ pub(crate) fn enterprise(world: &mut World, action: &str, body: &Value) -> Answe
     let found = world
         .each("route")
         .iter_mut()
-        .find(|route| route["_account"] == account && is_it(route));
+        .find(|route| route["_account"] == account && is_this_object(route));
     let Some(route) = found else {
         return refuse(
             "InvalidRouteEntry.NotFound",

@@ -391,9 +391,10 @@ const SHARED: [&str; 8] = [
 fn listener(world: &mut World, action: &str, body: &Value) -> Answer {
     if action == "DescribeLoadBalancerListeners" {
         let wanted = &body["LoadBalancerId"];
-        let is_it = |object: &Value| wanted == object || array(wanted).any(|id| id == object);
+        let is_this_match =
+            |object: &Value| wanted == object || array(wanted).any(|id| id == object);
         let found = world.matching("classic listener", |listener| {
-            is_it(&listener["LoadBalancerId"])
+            is_this_match(&listener["LoadBalancerId"])
         });
         return world.token_page(found, body, "MaxResults", ["Listeners", ""]);
     }
@@ -406,7 +407,7 @@ fn listener(world: &mut World, action: &str, body: &Value) -> Answer {
     );
     let port = number(&body["ListenerPort"]);
     let is_udp = protocol == "udp";
-    let is_it = |object: &Value| {
+    let is_this_object = |object: &Value| {
         let same = object["LoadBalancerId"] == body["LoadBalancerId"]
             && number(&object["ListenerPort"]) == port;
         same && (protocol.is_empty() || (object["ListenerProtocol"] == "udp") == is_udp)
@@ -434,7 +435,9 @@ fn listener(world: &mut World, action: &str, body: &Value) -> Answer {
             "InvalidParameter",
             "The listener of ForwardPort does not exist.",
         )?;
-        let is_free = world.matching("classic listener", is_it).is_empty();
+        let is_free = world
+            .matching("classic listener", is_this_object)
+            .is_empty();
         check(
             is_free,
             "ListenerAlreadyExists",
@@ -469,7 +472,7 @@ fn listener(world: &mut World, action: &str, body: &Value) -> Answer {
         .each("classic listener")
         .iter_mut()
         .find(|classic_listener| {
-            classic_listener["_account"] == account && is_it(classic_listener)
+            classic_listener["_account"] == account && is_this_object(classic_listener)
         });
     let Some(entry) = found else {
         return refuse(
@@ -480,7 +483,7 @@ fn listener(world: &mut World, action: &str, body: &Value) -> Answer {
     match action {
         "StartLoadBalancerListener" => entry["Status"] = "running".into(),
         "StopLoadBalancerListener" => entry["Status"] = "stopped".into(),
-        "DeleteLoadBalancerListener" => drop(world.remove("classic listener", is_it)),
+        "DeleteLoadBalancerListener" => drop(world.remove("classic listener", is_this_object)),
         _ if action.starts_with("Describe") => {
             let mut shown = entry.clone();
             let own = shown[&config].take();

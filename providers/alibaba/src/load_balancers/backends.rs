@@ -71,8 +71,8 @@ pub(super) fn fitted(wanted: &Targets, there: &Targets, ignores_weights: bool) -
     let kept = |target: &str| {
         if is_unresolved(target) {
             let ip = target.rsplit(' ').next().unwrap_or_default();
-            let is_it = |text: &&str| text.ends_with(&format!("/{ip}"));
-            return there.iter().find(is_it).map(str::to_owned);
+            let is_this_text = |text: &&str| text.ends_with(&format!("/{ip}"));
+            return there.iter().find(is_this_text).map(str::to_owned);
         }
         let same = there
             .iter()

@@ -68,13 +68,13 @@ impl Work<'_> {
             Err(error) if error.is_conflict() && error.code().contains("AlreadyExist") => {
                 let query = Query::new(SLB, "DescribeLoadBalancerListeners")
                     .set("LoadBalancerId", [self.id]);
-                let is_it = |object: &&Value| {
+                let is_this_object = |object: &&Value| {
                     let is_same = (object["ListenerProtocol"] == "udp") == (protocol == "udp");
                     is_same && super::read::port(&object["ListenerPort"]) == port.number
                 };
                 let answer: Value = self.cloud.api.read(query.set("MaxResults", 100)).await?;
                 let there = list(&answer, "Listeners")
-                    .find(is_it)
+                    .find(is_this_object)
                     .cloned()
                     .unwrap_or_default();
                 let name = self.part_name(&port.number.to_string());
@@ -162,10 +162,10 @@ impl Work<'_> {
             Err(error) if error.is_conflict() && error.code().contains("AlreadyExist") => {
                 let query = Query::new(NLB, "ListListeners").set("LoadBalancerIds", [self.id]);
                 let answer: Value = self.cloud.api.read(query.set("MaxResults", 100)).await?;
-                let is_it = |object: &&Value| {
+                let is_this_object = |object: &&Value| {
                     span(object) == ends && object["ListenerProtocol"] == *protocol
                 };
-                let Some(listeners) = list(&answer, "Listeners").find(is_it) else {
+                let Some(listeners) = list(&answer, "Listeners").find(is_this_object) else {
                     return Err(error);
                 };
                 self.check_takeover(

@@ -400,14 +400,14 @@ fn with_zones_of(mut desired: ResourceGraph, seen: &ResourceGraph) -> ResourceGr
         return desired;
     };
     let complete = |zone: &Value| {
-        let is_it = |object: &&Value| {
+        let is_this_object = |object: &&Value| {
             ["ZoneId", "VSwitchId"]
                 .iter()
                 .all(|key| object[*key] == zone[*key])
         };
         let mut whole = there
             .iter()
-            .find(is_it)
+            .find(is_this_object)
             .cloned()
             .unwrap_or_else(|| zone.clone());
         if let (Some(whole), Some(zone)) = (whole.as_object_mut(), zone.as_object()) {

@@ -84,7 +84,7 @@ pub(crate) fn of_user(harness: &Harness, is_network: bool) -> Vec<Value> {
         .into_iter()
         .flat_map(|kind| cloud.all(kind))
         .cloned();
-    let is_it = |object: &Value| {
+    let is_this_object = |object: &Value| {
         ["VServerGroupId", "ServerGroupId", "ListenerId"]
             .iter()
             .any(|key| ids.iter().any(|id| object[*key] == **id))
@@ -92,7 +92,7 @@ pub(crate) fn of_user(harness: &Harness, is_network: bool) -> Vec<Value> {
                 && object["VServerGroupId"].is_null()
                 && object["ListenerPort"].is_null()
     };
-    all.filter(is_it).collect()
+    all.filter(is_this_object).collect()
 }
 
 fn untagged(mut object: Value) -> Value {

@@ -56,8 +56,13 @@ async fn settings_of_a_load_balancer_of_a_user_stay_and_are_reported() {
         for overrides in ["false", "true"] {
             let harness = Harness::new().at_once();
             let id = add_balancer(&harness, is_network);
-            let is_it = |object: &&Value| object["LoadBalancerName"] == "users";
-            let found = || of_user(&harness, is_network).iter().find(is_it).cloned();
+            let is_this_object = |object: &&Value| object["LoadBalancerName"] == "users";
+            let found = || {
+                of_user(&harness, is_network)
+                    .iter()
+                    .find(is_this_object)
+                    .cloned()
+            };
             let without_tags = |entry: Option<Value>| {
                 let mut entry = entry.expect("the load balancer keeps its name");
                 entry["Tags"] = Value::Null;
@@ -84,11 +89,11 @@ async fn settings_of_a_load_balancer_of_a_user_stay_and_are_reported() {
                 .map(ToString::to_string)
                 .collect();
             for (key, _) in settings {
-                let is_it = |text: &&String| {
+                let is_this_text = |text: &&String| {
                     text.contains(key) && text.contains("has no effect on a load balancer of yours")
                 };
                 assert!(
-                    events.iter().any(|event| is_it(&event)),
+                    events.iter().any(|event| is_this_text(&event)),
                     "{key}: {events:?}"
                 );
             }

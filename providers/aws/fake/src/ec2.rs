@@ -126,8 +126,8 @@ fn change_route(world: &mut World, action: &str, body: &Value) -> Result<(), Ref
             instance["networkInterfaceSet"][0]["networkInterfaceId"].clone();
     }
     let table = world.find(Kind::Table, &body["RouteTableId"])?;
-    let is_it = |object: &Value| object[field] == body[key];
-    match (action, array(&table["routeSet"]).any(is_it)) {
+    let is_this_object = |object: &Value| object[field] == body[key];
+    match (action, array(&table["routeSet"]).any(is_this_object)) {
         ("CreateRoute", true) => {
             return refuse(
                 "RouteAlreadyExists",
@@ -146,11 +146,13 @@ fn change_route(world: &mut World, action: &str, body: &Value) -> Result<(), Ref
         _ => {}
     }
     let routes = table["routeSet"].as_array_mut().into_iter();
-    routes.for_each(|routes| match (action, routes.iter().position(is_it)) {
-        ("DeleteRoute", _) => routes.retain(|route| !is_it(route)),
-        (_, Some(at)) => routes[at] = route.clone(),
-        _ => routes.push(route.clone()),
-    });
+    routes.for_each(
+        |routes| match (action, routes.iter().position(is_this_object)) {
+            ("DeleteRoute", _) => routes.retain(|route| !is_this_object(route)),
+            (_, Some(at)) => routes[at] = route.clone(),
+            _ => routes.push(route.clone()),
+        },
+    );
     Ok(())
 }
 
@@ -185,12 +187,12 @@ fn change_tags(world: &mut World, is_set: bool, body: &Value) -> Result<(), Refu
             );
             continue;
         }
-        let is_it = |object: &Value, has: &Value| {
+        let is_this_object = |object: &Value, has: &Value| {
             object["Key"] == has["key"]
                 && (object["Value"].is_null() || object["Value"] == has["value"])
         };
         retain(&mut world.find(kind_of(id)?, id)?["tagSet"], |has| {
-            !array(&body["Tag"]).any(|tag| is_it(tag, has))
+            !array(&body["Tag"]).any(|tag| is_this_object(tag, has))
         });
     }
     Ok(())

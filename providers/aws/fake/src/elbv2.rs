@@ -140,10 +140,10 @@ fn existing(world: &mut World, kind: Kind, body: &Value) -> Result<Option<Value>
             "TargetGroup"
         },
     );
-    let is_it = |object: &&mut Value| {
+    let is_this_object = |object: &&mut Value| {
         object["_account"] == account && object[format!("{name}Name")] == body["Name"]
     };
-    let Some(found) = world.each(kind).iter_mut().find(is_it) else {
+    let Some(found) = world.each(kind).iter_mut().find(is_this_object) else {
         return Ok(None);
     };
     let is_same = found["_settings"] == settings(body);

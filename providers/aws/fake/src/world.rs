@@ -344,10 +344,10 @@ impl World {
 
     pub(crate) fn find(&mut self, kind: Kind, id: &Value) -> Result<&mut Value, Refused> {
         let ([name, field, .., missing], account) = (kind.words(), self.account);
-        let is_it = |object: &&mut Value| {
+        let is_this_object = |object: &&mut Value| {
             object[field] == *id && object["_account"] == account && object["_hidden"] != true
         };
-        let found = self.each(kind).iter_mut().find(is_it);
+        let found = self.each(kind).iter_mut().find(is_this_object);
         found.map_or_else(
             || {
                 refuse(

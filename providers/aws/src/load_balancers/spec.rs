@@ -421,7 +421,7 @@ fn ports(service: &Service, is_network: bool, annotations: &mut Annotations<'_>)
         node_port,
     } in all
     {
-        let is_it = |text: &String| {
+        let is_this_text = |text: &String| {
             let name = named
                 .iter()
                 .find(|entry| entry.port == i32::from(number))
@@ -432,7 +432,7 @@ fn ports(service: &Service, is_network: bool, annotations: &mut Annotations<'_>)
         };
         let certificate = certificate
             .clone()
-            .filter(|_| protocol == "TCP" && tls.iter().any(is_it));
+            .filter(|_| protocol == "TCP" && tls.iter().any(is_this_text));
         let is_tls = certificate.is_some();
         if let Some(other) = ports.iter_mut().find(|port| port.number == number) {
             if other.node_port != node_port

@@ -461,10 +461,10 @@ impl Azure {
                 link,
                 "/properties/loadBalancerFrontendIpConfigurations/0/id",
             );
-            let is_its = frontend
+            let is_its_match = frontend
                 .to_ascii_lowercase()
                 .starts_with(&format!("{}/", balancer.to_ascii_lowercase()));
-            if is_its && !kept.iter().any(|text| text.eq_ignore_ascii_case(frontend)) {
+            if is_its_match && !kept.iter().any(|text| text.eq_ignore_ascii_case(frontend)) {
                 return Err(refuse(
                     "InUseFrontendCannotBeDeleted",
                     format!("{frontend} is in use by {}.", text(link, "/id")),

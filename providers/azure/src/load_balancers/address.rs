@@ -63,9 +63,9 @@ fn services(address: &Value) -> Vec<&str> {
 
 /// Returns `true` if an address was made for the Service whose elements begin with `owner`, and not handed over.
 pub(crate) fn is_of(address: &Value, owner: &str) -> bool {
-    let is_its = |uid: String| format!("a{}", uid.replace('-', "")).starts_with(owner);
+    let is_its_uid = |uid: String| format!("a{}", uid.replace('-', "")).starts_with(owner);
     owner_in(text(address, "/name")).as_deref() == Some(owner)
-        && owner_tags(address).service.is_none_or(is_its)
+        && owner_tags(address).service.is_none_or(is_its_uid)
 }
 
 /// Returns `true` if an address belongs to Services of the cluster, and not to a user.

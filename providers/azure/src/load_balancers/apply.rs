@@ -50,10 +50,10 @@ impl AzureLoadBalancers {
             old_key.clone()
         };
         let moves = graph_before.balancer_attributes().is_some() && key != old_key;
-        let touches = |is_it: &dyn Fn(&ResourceKey) -> bool| {
+        let touches = |is_this_ResourceKey: &dyn Fn(&ResourceKey) -> bool| {
             operations
                 .iter()
-                .any(|operation| operation.resource().is_some_and(is_it))
+                .any(|operation| operation.resource().is_some_and(is_this_ResourceKey))
         };
         let is_address = |resource: &ResourceKey| resource.is_of_kind(address::KIND);
         let is_tagged = operations.contains(&Operation::Tag);
@@ -105,10 +105,10 @@ impl AzureLoadBalancers {
             let ResourceKey::CreatedBefore(current) = resource else {
                 continue;
             };
-            let is_its = |family: &&Family| {
+            let is_its_family = |family: &&Family| {
                 (document::suffix(&current.name) == IPV6) == (family.suffix == IPV6)
             };
-            let Some(family) = spec.families.iter().find(is_its) else {
+            let Some(family) = spec.families.iter().find(is_its_family) else {
                 continue;
             };
             let (tags, service) = (identity.owner_tags(), identity.service);
@@ -450,10 +450,13 @@ impl AzureLoadBalancers {
 }
 
 /// Returns `true` if the operations create a resource for which `is_it` holds.
-fn created_by(operations: &[Operation], is_it: impl Fn(&ResourceKey) -> bool) -> bool {
+fn created_by(
+    operations: &[Operation],
+    is_this_ResourceKey: impl Fn(&ResourceKey) -> bool,
+) -> bool {
     operations
         .iter()
-        .any(|operation| matches!(operation, Operation::Create { resource, .. } if is_it(resource)))
+        .any(|operation| matches!(operation, Operation::Create { resource, .. } if is_this_ResourceKey(resource)))
 }
 
 /// Returns the targets that join and leave each pool.

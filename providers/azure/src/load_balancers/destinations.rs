@@ -204,11 +204,12 @@ impl AzureLoadBalancers {
                 .filter(|family| family.to_nodes)
                 .map(super::spec::Family::name)
                 .collect();
-            let is_its = |rule: &String| families.iter().any(|family| rule.starts_with(family));
+            let is_its_rule =
+                |rule: &String| families.iter().any(|family| rule.starts_with(family));
             spec.security
                 .into_iter()
                 .flatten()
-                .filter(is_its)
+                .filter(is_its_rule)
                 .filter_map(|other_security| security::name(&other_security))
                 .collect::<Vec<_>>()
         };

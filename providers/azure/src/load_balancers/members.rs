@@ -147,10 +147,10 @@ fn set_pool(configuration: &mut Value, pool: &str, joins: bool) -> bool {
     );
     let mut pools = properties.as_array().cloned().unwrap_or_default();
     let before = pools.len();
-    let is_it = |object: &Value| text(object, "/id").eq_ignore_ascii_case(pool);
+    let is_this_object = |object: &Value| text(object, "/id").eq_ignore_ascii_case(pool);
     if !joins {
-        pools.retain(|pool| !is_it(pool));
-    } else if !pools.iter().any(is_it) {
+        pools.retain(|pool| !is_this_object(pool));
+    } else if !pools.iter().any(is_this_object) {
         pools.push(json!({ "id": pool }));
     }
     let changes = pools.len() != before;

@@ -420,12 +420,12 @@ impl AzureLoadBalancers {
         let assigned = self
             .assigned(&nodes, Some((base, &default_load_balancer_name(service))))
             .await;
-        let is_its = |node: &Arc<Node>| {
+        let is_its_node = |node: &Arc<Node>| {
             assigned
                 .get(&*node.name)
                 .is_some_and(|name| name.eq_ignore_ascii_case(base))
         };
-        Ok((nodes.into_iter().filter(is_its).collect(), None))
+        Ok((nodes.into_iter().filter(is_its_node).collect(), None))
     }
 
     /// Assigns Nodes to the load balancers that exist: with the one that gets a Service, and without one that loses its

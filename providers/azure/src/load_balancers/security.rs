@@ -164,11 +164,11 @@ pub(crate) fn observed(
         let has = |ip: &IpAddr| there.contains(&ip.to_string());
         let of_family = |ip: &&IpAddr| ip.is_ipv6() == family;
         let mut own = own.iter().filter(of_family).peekable();
-        let is_its = match own.peek() {
+        let is_its_match = match own.peek() {
             Some(_) => own.all(has),
             None => further.iter().filter(of_family).any(has),
         };
-        if is_its && !foreign.contains(&text(rule, "/name").to_ascii_lowercase()) {
+        if is_its_match && !foreign.contains(&text(rule, "/name").to_ascii_lowercase()) {
             rules.insert(written(rule));
             families.insert(family);
             covered.retain(|ip| ip.is_ipv6() != family || has(ip));

@@ -320,12 +320,12 @@ pub(crate) fn update_listener(cloud: &mut Baidu, request: &ApiRequest) -> Answer
             .and_then(|query| query.parse::<u64>().ok()),
     );
     let blb = cloud.changed(request)?;
-    let is_it = |object: &&mut Value| {
+    let is_this_object = |object: &&mut Value| {
         object["listenerType"] == kind && object["listenerPort"].as_u64() == port
     };
     let found = blb["listeners"]
         .as_array_mut()
-        .and_then(|all| all.iter_mut().find(is_it));
+        .and_then(|all| all.iter_mut().find(is_this_object));
     let found = found.ok_or_else(|| not_found("listener"))?;
     for (key, value) in request.body.as_object().into_iter().flatten() {
         found[key] = value.clone();

@@ -163,8 +163,11 @@ fn find<'a>(
     id: &str,
     request: &ApiRequest,
 ) -> Result<&'a mut Value, Refused> {
-    let is_it = |object: &&mut Value| object[key] == id && object["account"] == *request.project;
-    all.iter_mut().find(is_it).ok_or_else(|| not_found(key))
+    let is_this_object =
+        |object: &&mut Value| object[key] == id && object["account"] == *request.project;
+    all.iter_mut()
+        .find(is_this_object)
+        .ok_or_else(|| not_found(key))
 }
 
 /// Returns the text of a required field.

@@ -23,9 +23,10 @@ fn shown(status: &LoadBalancerStatus) -> Vec<String> {
 }
 
 fn listener(blb: &Value, port: u16, kind: &str) -> Value {
-    let is_it = |object: &&Value| object["listenerPort"] == port && object["listenerType"] == kind;
+    let is_this_object =
+        |object: &&Value| object["listenerPort"] == port && object["listenerType"] == kind;
     list(&blb["listeners"])
-        .find(is_it)
+        .find(is_this_object)
         .cloned()
         .unwrap_or_default()
 }

@@ -199,9 +199,10 @@ async fn settings_of_the_creation_that_change_later_get_a_warning() {
         "203.0.113.9 has no effect",
         &format!("keeps {ip}"),
     ] {
-        let is_it = |text: &&String| text.starts_with("SettingIgnored") && text.contains(expected);
+        let is_this_text =
+            |text: &&String| text.starts_with("SettingIgnored") && text.contains(expected);
         assert!(
-            events.iter().any(|event| is_it(&event)),
+            events.iter().any(|event| is_this_text(&event)),
             "{expected}: {events:?}"
         );
     }

@@ -36,11 +36,11 @@ impl Gcp {
 
     /// Changes the instances of this name.
     pub fn change_instance(&mut self, name: &str, change: impl Fn(&mut Value)) {
-        let is_it =
+        let is_this_path =
             |path: &String| path.contains("/instances/") && path.ends_with(&format!("/{name}"));
         self.objects
             .iter_mut()
-            .filter(|(path, _)| is_it(path))
+            .filter(|(path, _)| is_this_path(path))
             .for_each(|(_, object)| change(object));
     }
 
@@ -73,7 +73,7 @@ pub(crate) fn aggregated(cloud: &mut Gcp, request: &ApiRequest) -> Answer {
         .to_owned();
     let kind = format!("compute#{}AggregatedList", crate::singular(&collection));
     let prefix = format!("{}/zones/", request.id());
-    let is_its =
+    let is_its_path =
         |path: &str| path.starts_with(&prefix) && path.rsplit('/').nth(1) == Some(&collection);
     let is_reachable = |path: &str| {
         !cloud
@@ -86,7 +86,7 @@ pub(crate) fn aggregated(cloud: &mut Gcp, request: &ApiRequest) -> Answer {
     for (path, entry) in cloud
         .objects
         .iter()
-        .filter(|(path, _)| is_its(path) && is_reachable(path))
+        .filter(|(path, _)| is_its_path(path) && is_reachable(path))
     {
         if filter.map_or(Ok(true), |filter| fits(entry, filter))? {
             found.push((path.clone(), entry.clone()));

@@ -62,7 +62,7 @@ fn write(labels: &mut BTreeMap<String, String>, key: &str, items: impl Iterator<
 
 /// Returns the items of a record.
 fn items<'a>(labels: &'a BTreeMap<String, String>, key: &'a str) -> impl Iterator<Item = &'a str> {
-    let is_its = move |label: &str| {
+    let is_its_label = move |label: &str| {
         let rest = label.strip_prefix(key);
         rest.is_some_and(|rest| {
             rest.is_empty()
@@ -73,7 +73,7 @@ fn items<'a>(labels: &'a BTreeMap<String, String>, key: &'a str) -> impl Iterato
     };
     let values = labels
         .iter()
-        .filter(move |(label, value)| is_its(label) && *value != NOTHING);
+        .filter(move |(label, value)| is_its_label(label) && *value != NOTHING);
     values.flat_map(|(_, value)| value.split('_'))
 }
 

@@ -8,11 +8,16 @@ use crate::{Answer, ApiRequest, Linodes, array, find, ok, page, refuse};
 
 pub(crate) fn firewalls_of(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
     let id = find(&mut cloud.nodebalancers, request, 0)?["id"].clone();
-    let is_its =
+    let is_its_object =
         |object: &&Value| array(&object["devices"]).any(|device| device["entity"]["id"] == id);
     page(
         request,
-        cloud.firewalls.iter().filter(is_its).cloned().collect(),
+        cloud
+            .firewalls
+            .iter()
+            .filter(is_its_object)
+            .cloned()
+            .collect(),
     )
 }
 
@@ -154,10 +159,10 @@ pub(crate) fn devices(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
 }
 
 pub(crate) fn add_device(cloud: &mut Linodes, request: &ApiRequest) -> Answer {
-    let is_it = |object: &Value| {
+    let is_this_object = |object: &Value| {
         object["id"] == request.body["id"] && object["account"] == *request.project
     };
-    if request.body["type"] == "nodebalancer" && !cloud.nodebalancers.iter().any(is_it) {
+    if request.body["type"] == "nodebalancer" && !cloud.nodebalancers.iter().any(is_this_object) {
         return Err(refuse("id: There is no such NodeBalancer"));
     }
     let has = find(&mut cloud.firewalls, request, 0)?["devices"].clone();

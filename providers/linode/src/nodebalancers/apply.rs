@@ -310,9 +310,11 @@ impl NodeBalancers {
         spec: &NodeBalancerSpec,
     ) -> Result<()> {
         let is_touched = |port: &Port| {
-            let is_it = |resource: &ResourceKey| *resource == ResourceKey::Listener(port.clone());
+            let is_this_resource =
+                |resource: &ResourceKey| *resource == ResourceKey::Listener(port.clone());
             operations.iter().any(|operation| {
-                operation.targets_of().is_some() || operation.resource().is_some_and(is_it)
+                operation.targets_of().is_some()
+                    || operation.resource().is_some_and(is_this_resource)
             })
         };
         let touched: Vec<_> = after

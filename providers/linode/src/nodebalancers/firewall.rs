@@ -305,10 +305,10 @@ async fn devices(api: &Api, firewall: u64) -> Result<Vec<Device>> {
 /// Detaches a firewall from a NodeBalancer.
 pub(super) async fn detach(api: &Api, firewall: u64, id: &str) -> Result<()> {
     let devices = devices(api, firewall).await?;
-    let is_it = |device: &&Device| {
+    let is_this_device = |device: &&Device| {
         device.entity.kind == "nodebalancer" && device.entity.id.to_string() == id
     };
-    let Some(device) = devices.iter().find(is_it) else {
+    let Some(device) = devices.iter().find(is_this_device) else {
         return Ok(());
     };
     let parameters = [firewall.to_string(), device.id.to_string()];

@@ -169,10 +169,10 @@ impl NodeBalancers {
             if is_shown {
                 actual.legacy_owner.clone_from(&identity.legacy_owner);
             }
-            let is_its =
+            let is_its_object =
                 actual.legacy_owner.is_some() && actual.legacy_owner == identity.legacy_owner;
-            let is_its = is_its || actual.name == identity.name;
-            (is_its || actual.owner_tags.service.as_deref() == Some(identity.uid()))
+            let is_its_match = is_its_object || actual.name == identity.name;
+            (is_its_match || actual.owner_tags.service.as_deref() == Some(identity.uid()))
                 .then_some(actual)
         };
         let found: Vec<_> = found.into_iter().filter_map(actual).collect();

@@ -227,16 +227,16 @@ impl NodeBalancer {
     /// Returns `true` if the Go cloud controller manager would use this NodeBalancer for a Service with this legacy
     /// owner tag.
     pub(crate) fn is_found_by(&self, legacy_owner: &str) -> bool {
-        let is_it = |text: &Option<String>| text.as_deref() == Some(legacy_owner);
-        is_it(&self.ipv4)
-            || is_it(
+        let is_this_text = |text: &Option<String>| text.as_deref() == Some(legacy_owner);
+        is_this_text(&self.ipv4)
+            || is_this_text(
                 &self
                     .ipv4
                     .as_deref()
                     .map(|ip| in_subnet(ip, self.frontend_vpc_subnet_id)),
             )
             || self.ipv6_address().as_deref() == Some(legacy_owner)
-            || is_it(&self.hostname)
+            || is_this_text(&self.hostname)
             || legacy_owner == format!("ID {}", self.id)
     }
 

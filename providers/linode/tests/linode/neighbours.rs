@@ -196,9 +196,9 @@ async fn settings_without_effect_get_a_warning() {
             .await
             .unwrap();
         let events = harness.events();
-        let is_it =
+        let is_this_text =
             |text: &String| text.starts_with("QuestionableAnnotation") && text.contains(expected);
-        assert!(events.iter().any(is_it), "{expected}: {events:?}");
+        assert!(events.iter().any(is_this_text), "{expected}: {events:?}");
     }
     let harness = Harness::new();
     let provider = harness.started().await;

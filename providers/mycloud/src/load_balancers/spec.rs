@@ -234,9 +234,9 @@ fn of_port(port: &ServicePort, service: &Service) -> Option<Service> {
         .and_then(|spec| spec.ports.as_deref())
         .unwrap_or_default();
     let name = ports.iter().find_map(|other_port| {
-        let is_it = other_port.port == i32::from(port.number)
+        let is_this_port = other_port.port == i32::from(port.number)
             && other_port.protocol.as_deref().unwrap_or("TCP") == port.protocol;
-        other_port.name.clone().filter(|_| is_it)
+        other_port.name.clone().filter(|_| is_this_port)
     });
     let name = name.unwrap_or_default();
     let suffixes = [format!(".{name}"), format!(".{}", port.number)];

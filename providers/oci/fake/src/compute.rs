@@ -97,12 +97,12 @@ impl Oracle {
             .iter()
             .filter_map(|id| Some(id.as_str()?.rsplit('.').next()?.to_owned()))
             .collect();
-        let is_its = |id: &str| {
+        let is_its_id = |id: &str| {
             numbers
                 .iter()
                 .any(|number| id.ends_with(&format!(".{number}")))
         };
-        self.objects.retain(|id, _| !is_its(id));
+        self.objects.retain(|id, _| !is_its_id(id));
     }
 }
 

@@ -247,8 +247,9 @@ impl LoadBalancers {
         change: Change<'_>,
         actual: &ObservedLoadBalancer,
     ) -> Result<Option<Applied>> {
-        let is_it = |operation: &&Operation| operation.resource() == Some(&security::resource());
-        let Some(operation) = change.operations.iter().find(is_it) else {
+        let is_this_operation =
+            |operation: &&Operation| operation.resource() == Some(&security::resource());
+        let Some(operation) = change.operations.iter().find(is_this_operation) else {
             return Ok(None);
         };
         let wanted = match operation {
@@ -280,11 +281,11 @@ impl LoadBalancers {
                 changes,
                 ..
             } => changes.iter().any(|difference| difference.key == RULES),
-            _ => is_it(&first),
+            _ => is_this_operation(&first),
         };
         let (rules, count) = match () {
             () if !add.is_empty() => (&wanted | &seen, 0),
-            () if hides_port => (wanted, usize::from(is_it(&first))),
+            () if hides_port => (wanted, usize::from(is_this_operation(&first))),
             () => return Ok(None),
         };
         let remove = if add.is_empty() {

@@ -225,9 +225,9 @@ impl Groups {
             .iter()
             .fold(call, |call, vcn| call.query("vcnId", vcn));
         let all: Vec<Group> = self.0.all(call, |group: &Group| group.id.clone()).await?;
-        let is_its =
+        let is_its_group =
             |group: &Group| group.is_of(identity.uid()) && group.lifecycle_state == "AVAILABLE";
-        Ok(all.into_iter().find(is_its))
+        Ok(all.into_iter().find(is_its_group))
     }
 
     /// Returns the group that is left of a load balancer that no longer exists.

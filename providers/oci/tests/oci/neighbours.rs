@@ -44,10 +44,10 @@ fn move_to_second_subnet(harness: &Harness, node: &str) {
         .unwrap()
         .to_owned();
     for object in cloud.objects.values_mut() {
-        let is_its = object["id"]
+        let is_its_match = object["id"]
             .as_str()
             .is_some_and(|id| id.ends_with(&format!(".{number}")));
-        if is_its && object["subnetId"].is_string() {
+        if is_its_match && object["subnetId"].is_string() {
             object["subnetId"] = SECOND.0.into();
         }
     }

@@ -97,14 +97,14 @@ async fn backends_that_the_go_program_left_out_are_added_with_one_write_of_the_t
     let mut left: Value = serde_json::from_str(include_str!("go.json")).unwrap();
     let is_sought = |service: &Value| service["metadata"]["name"] == "two-ports";
     let service = list(&left["services"]).into_iter().find(is_sought).unwrap();
-    let is_its = |object: &&mut Value| {
+    let is_its_object = |object: &&mut Value| {
         object["displayName"] == service["metadata"]["uid"] && object["backendSets"].is_object()
     };
     let balancer = left["objects"]
         .as_object_mut()
         .unwrap()
         .values_mut()
-        .find(is_its)
+        .find(is_its_object)
         .unwrap();
     for (_, set) in balancer["backendSets"].as_object_mut().unwrap() {
         set["backends"].as_array_mut().unwrap().pop();

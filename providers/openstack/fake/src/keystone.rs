@@ -108,8 +108,8 @@ fn prove(model: &Model, request: &ApiRequest, identity: &Value) -> Result<Option
         Some("application_credential") => {
             let credential = &identity["application_credential"];
             let is_named = credential["name"] == "ccm" && is_user(&credential["user"]);
-            let is_it = credential["id"] == APPLICATION_CREDENTIAL || is_named;
-            if !is_it || credential["secret"] != known.application_secret.as_str() {
+            let is_this_match = credential["id"] == APPLICATION_CREDENTIAL || is_named;
+            if !is_this_match || credential["secret"] != known.application_secret.as_str() {
                 return Err(Refusal::unauthorized());
             }
             return Ok(Some(PROJECT_ID.to_owned()));

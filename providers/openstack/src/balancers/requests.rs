@@ -258,10 +258,10 @@ impl Subject<'_> {
             return self.change_monitor(name, wanted, &of_monitor, done).await;
         }
         // Only updates have settings; the targets are the result of all operations on this pool.
-        let is_it =
+        let is_this_resource =
             |resource: &ResourceKey| matches!(resource, ResourceKey::Pool(pool) if pool == name);
         let is_about_it = |operation: &&Operation| {
-            operation.targets_of() == Some(name) || operation.updates(is_it)
+            operation.targets_of() == Some(name) || operation.updates(is_this_resource)
         };
         let operations = self.change.operations;
         let count = operations.iter().take_while(is_about_it).count();
@@ -433,14 +433,14 @@ impl Subject<'_> {
             })
             .await?;
         for member in wanted.iter() {
-            let is_it = |other_member: &Member<'_>| {
+            let is_this_other_member = |other_member: &Member<'_>| {
                 (&other_member.address, other_member.protocol_port)
                     == (&member.address, member.protocol_port)
             };
             let name = member.serial_name();
             let call = match present
                 .iter()
-                .position(is_it)
+                .position(is_this_other_member)
                 .map(|at| present.swap_remove(at))
             {
                 Some(entry)

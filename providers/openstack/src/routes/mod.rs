@@ -251,12 +251,16 @@ impl RouteCloud for RouterRoutes {
 /// Returns the fields of a PUT that changes the address pairs of a port; `None` if no change is needed.
 fn pairs(port: &Port, change: Change, route: &CloudRoute) -> Option<Value> {
     let range: IpNet = route.destination.parse().ok()?;
-    let is_its = |pair: &AddressPair| pair.ip_address.parse() == Ok(range);
+    let is_its_pair = |pair: &AddressPair| pair.ip_address.parse() == Ok(range);
     let added = AddressPair {
         ip_address: range.to_string().into(),
         mac_address: None,
     };
-    let mut pairs: Vec<_> = port.pairs.iter().filter(|pair| !is_its(pair)).collect();
+    let mut pairs: Vec<_> = port
+        .pairs
+        .iter()
+        .filter(|pair| !is_its_pair(pair))
+        .collect();
     let is_done = (pairs.len() < port.pairs.len()) == (change == Change::Add);
     if change == Change::Add {
         pairs.push(&added);

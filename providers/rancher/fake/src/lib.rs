@@ -221,12 +221,12 @@ fn hosts(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
 }
 
 fn ip_addresses(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
-    let is_it =
+    let is_this_object =
         |object: &&Value| object["id"] == request.id() && object["environment"] == *request.project;
     let host = cloud
         .hosts
         .iter()
-        .find(is_it)
+        .find(is_this_object)
         .filter(|host| host["isLeaving"] != true)
         .ok_or_else(not_found)?;
     let body = json!({"type": "collection", "resourceType": "ipAddress", "data": addresses(host), "pagination": {"next": null}});

@@ -100,22 +100,25 @@ impl Rancher {
             .nth(4)
             .unwrap_or_default()
             .to_owned();
-        let is_it = |object: &&mut Value| {
+        let is_this_object = |object: &&mut Value| {
             object["id"] == request.id()
                 && object["environment"] == *request.project
                 && collection(object) == kind
         };
-        self.services.iter_mut().find(is_it).ok_or_else(not_found)
+        self.services
+            .iter_mut()
+            .find(is_this_object)
+            .ok_or_else(not_found)
     }
 
     /// Returns the live service with this ID.
     fn live(&self, request: &ApiRequest, id: &Value) -> Option<&Value> {
-        let is_it = |object: &&Value| {
+        let is_this_object = |object: &&Value| {
             object["id"] == *id
                 && object["environment"] == *request.project
                 && object["removed"].is_null()
         };
-        self.services.iter().find(is_it)
+        self.services.iter().find(is_this_object)
     }
 
     fn begin(&mut self, request: &ApiRequest, id: &str, state: &str) {
@@ -440,11 +443,15 @@ pub(crate) fn act(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
     })
 }
 
-fn collection_of(cloud: &Rancher, request: &ApiRequest, is_it: impl Fn(&Value) -> bool) -> Answer {
+fn collection_of(
+    cloud: &Rancher,
+    request: &ApiRequest,
+    is_this_Value: impl Fn(&Value) -> bool,
+) -> Answer {
     let found: Vec<_> = cloud
         .services
         .iter()
-        .filter(|service| service["removed"].is_null() && is_it(service))
+        .filter(|service| service["removed"].is_null() && is_this_Value(service))
         .cloned()
         .collect();
     page(cloud, request, "service", &found, |page| {

@@ -25,7 +25,7 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             text,
         )?;
     }
-    let is_its = |object: &Value| object["_balancer"] == *id;
+    let is_its_object = |object: &Value| object["_balancer"] == *id;
     if ["Listener", "Target"]
         .iter()
         .any(|part| action.contains(part))
@@ -46,7 +46,7 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
                     "InstancePort": object["_instance_port"], "SessionExpire": 0, "HealthSwitch": 1, "Status": 1})
             };
             Ok(
-                json!({"Listeners": world.matching("listener", is_its).iter().map(listener).collect::<Vec<_>>()}),
+                json!({"Listeners": world.matching("listener", is_its_object).iter().map(listener).collect::<Vec<_>>()}),
             )
         }
         "DescribeClassicalLBTargets" => {
@@ -101,7 +101,7 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
         }
         "DescribeListeners" => {
             let found = world.matching("listener", |listener| {
-                is_its(listener) && is_named(body, listener)
+                is_its_object(listener) && is_named(body, listener)
             });
             let total = found.len();
             let shown = found
@@ -112,7 +112,7 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
         }
         "DescribeTargets" => {
             let found = world.matching("listener", |listener| {
-                is_its(listener) && is_named(body, listener)
+                is_its_object(listener) && is_named(body, listener)
             });
             let shown = found
                 .iter()
@@ -147,7 +147,8 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             let (answer, succeeds) = world.begin(id);
             if succeeds {
                 world.remove("listener", |listener| {
-                    is_its(listener) && (ids.is_empty() || ids.contains(&listener["ListenerId"]))
+                    is_its_object(listener)
+                        && (ids.is_empty() || ids.contains(&listener["ListenerId"]))
                 });
             }
             Ok(answer)

@@ -104,13 +104,13 @@ pub(crate) fn routes(world: &mut World, action: &str, body: &Value) -> Answer {
             Ok(json!({}))
         }
         "DeleteClusterRoute" => {
-            let is_it = |object: &Value| {
+            let is_this_object = |object: &Value| {
                 is_of_table(object)
                     && is_same(object, "DestinationCidrBlock")
                     && is_same(object, "GatewayIp")
             };
             check(
-                world.remove("route", is_it) > 0,
+                world.remove("route", is_this_object) > 0,
                 "ResourceNotFound",
                 "There is no such route.",
             )?;

@@ -525,14 +525,14 @@ impl LoadBalancerCloud for TencentLoadBalancers {
             .flat_map(|graph| graph.targets.iter())
             .flat_map(|(_, targets)| targets.iter())
         {
-            let is_it = |object: &&&Value| {
+            let is_this_object = |object: &&&Value| {
                 ["TargetId", "IP"].iter().any(|key| {
                     server_of(target) == format!("{} {}", text(object, key), object["Port"])
                 })
             };
             let all: Vec<_> = checked
                 .iter()
-                .filter(is_it)
+                .filter(is_this_object)
                 .map(|object| text(object, "HealthStatusDetail"))
                 .collect();
             // A target that fails for one listener is not healthy.

@@ -339,7 +339,7 @@ impl TencentLoadBalancers {
                     .into_items(),
             );
         }
-        let is_its = |load_balancer: &ObservedLoadBalancer| {
+        let is_its_load_balancer = |load_balancer: &ObservedLoadBalancer| {
             load_balancer.owner_tags.service.as_deref() == Some(identity.uid())
                 || load_balancer.legacy_owner.is_some()
                     && load_balancer.legacy_owner == identity.legacy_owner
@@ -354,7 +354,7 @@ impl TencentLoadBalancers {
             .iter()
             .filter(is_near)
             .map(|object| self.head(object))
-            .filter(is_its)
+            .filter(is_its_load_balancer)
             .collect())
     }
 

@@ -378,8 +378,12 @@ pub fn moved_services_stay_reachable_and_leave_nothing_behind(make: MakeProfile)
             "{all:?}"
         );
         let requests = harness.injector.passed().split_off(begun);
-        let first =
-            |is_it: &dyn Fn(&Passed) -> bool| requests.iter().position(is_it).unwrap_or(usize::MAX);
+        let first = |is_this_Passed: &dyn Fn(&Passed) -> bool| {
+            requests
+                .iter()
+                .position(is_this_Passed)
+                .unwrap_or(usize::MAX)
+        };
         let shown = first(&|request| {
             request.side == Side::Kubernetes
                 && request.is_mutation()

@@ -464,13 +464,13 @@ async fn named(provider: &dyn CloudProvider, node: &Node) -> Option<String> {
 }
 
 fn of_object(report: &Report, kind: Kind, subject: &Subject) -> ObjectPlan {
-    let is_it = |key: &&crate::commands::plan::Key| {
+    let is_this_key = |key: &&crate::commands::plan::Key| {
         key.kind == kind && key.namespace == subject.namespace() && key.name == subject.name()
     };
     report
         .objects
         .iter()
-        .find(|(key, _)| is_it(key))
+        .find(|(key, _)| is_this_key(key))
         .map(|(_, plan)| plan.clone())
         .unwrap_or_default()
 }

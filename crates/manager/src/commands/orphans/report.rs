@@ -77,10 +77,10 @@ impl OrphanReport {
     }
 
     /// Returns the number of orphans in such a state.
-    pub fn count(&self, is_it: impl Fn(&OrphanState) -> bool) -> usize {
+    pub fn count(&self, is_this_OrphanState: impl Fn(&OrphanState) -> bool) -> usize {
         self.orphans
             .iter()
-            .filter(|orphan| is_it(&orphan.state))
+            .filter(|orphan| is_this_OrphanState(&orphan.state))
             .count()
     }
 

@@ -237,7 +237,7 @@ impl Small {
         let found = {
             let mut state = self.state();
             state.requests.push("find".into());
-            let is_its = |load_balancer: &&ObservedLoadBalancer| {
+            let is_its_load_balancer = |load_balancer: &&ObservedLoadBalancer| {
                 load_balancer.name == identity.name
                     || load_balancer.owner_tags.service == identity.owner_tags().service
                     || load_balancer.legacy_owner == identity.legacy_owner
@@ -249,7 +249,7 @@ impl Small {
             state
                 .balancers
                 .values()
-                .filter(is_its)
+                .filter(is_its_load_balancer)
                 .map(|load_balancer| state.shown(load_balancer))
                 .collect()
         };

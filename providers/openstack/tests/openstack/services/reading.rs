@@ -119,7 +119,7 @@ async fn each_services_refusals_are_understood_and_their_message_is_kept() {
             "404: There is nothing.",
         ),
     ];
-    for (status, body, is_it, said) in table {
+    for (status, body, is_this_match, said) in table {
         let status = StatusCode::from_u16(status).unwrap();
         let cloud = Cloud::answering(move |_, _| Some((status, body.clone()).into_response()));
         let error = cloud
@@ -129,7 +129,7 @@ async fn each_services_refusals_are_understood_and_their_message_is_kept() {
             .await
             .unwrap_err();
         assert!(
-            is_it(&error) && error.to_string().contains(said),
+            is_this_match(&error) && error.to_string().contains(said),
             "{status} {said}: {error:?}"
         );
     }
