@@ -85,7 +85,8 @@ fn parse_labels(mut text: &str) -> BTreeMap<String, String> {
     let mut labels = BTreeMap::new();
     while !text.is_empty() {
         let (name, rest) = text.split_once("=\"").expect(text);
-        let (mut value, mut chars) = (String::new(), rest.char_indices());
+        let mut value = String::new();
+        let mut chars = rest.char_indices();
         let end = loop {
             match chars.next().expect("a closing quote") {
                 (at, '"') => break at,

@@ -82,7 +82,9 @@ impl World {
     /// If it cannot be built.
     #[must_use]
     pub fn with_options(count: usize, options: &Options) -> Self {
-        let (api, cloud, nodes) = (ApiServer::new(), Cloud::default(), Cache::with([]));
+        let api = ApiServer::new();
+        let cloud = Cloud::default();
+        let nodes = Cache::with([]);
         cloud.create_machines("worker-", count);
         let transport = Transport::builder("http://simulated")
             .credential(Credential::token(DEFAULT_TOKEN))

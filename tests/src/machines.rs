@@ -38,7 +38,8 @@ impl ServedCloud {
             format!("endpoint: {endpoint}\ntoken: {DEFAULT_TOKEN}\nproject: {DEFAULT_PROJECT}\n");
         std::fs::write(&config, text).with_context(|| format!("writing {}", config.display()))?;
         let shutdown = CancellationToken::new();
-        let (door, until) = (Door::default(), shutdown.clone().drop_guard());
+        let door = Door::default();
+        let until = shutdown.clone().drop_guard();
         let router = cloud
             .router()
             .layer(from_fn_with_state(door.clone(), door::pass));

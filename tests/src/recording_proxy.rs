@@ -32,7 +32,8 @@ impl RecordingProxy {
             .await
             .context("a port for the recording proxy")?;
         let url = format!("http://{}", listener.local_addr()?);
-        let (requests, shutdown) = (ApiRequests::default(), CancellationToken::new());
+        let requests = ApiRequests::default();
+        let shutdown = CancellationToken::new();
         let router = Router::new()
             .fallback(forward)
             .with_state((client, requests.clone()));

@@ -30,7 +30,8 @@ pub fn of(pid: u32) -> Result<Usage> {
         let path: PathBuf = ["/proc", &pid.to_string(), file].iter().collect();
         std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
     };
-    let (stat, status) = (read("stat")?, read("status")?);
+    let stat = read("stat")?;
+    let status = read("status")?;
     parse(&stat, &status).with_context(|| format!("/proc/{pid} looks unlike any Linux"))
 }
 

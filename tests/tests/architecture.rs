@@ -185,7 +185,8 @@ fn testing_page_says_when_each_openstack_scenario_runs() {
 /// Adds the files and directories under `of` as paths from the root: `docs/index.md`, `docs/providers/`.
 fn collect_paths(of: &Path, paths: &mut Vec<String>) {
     for entry in std::fs::read_dir(of).into_iter().flatten().flatten() {
-        let (path, name) = (entry.path(), entry.file_name());
+        let path = entry.path();
+        let name = entry.file_name();
         let is_directory = path.is_dir();
         if is_directory && (name == "target" || name == ".git") {
             continue;

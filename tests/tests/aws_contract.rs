@@ -37,7 +37,8 @@ struct Element<'a> {
 /// Reads an element without attributes, and what follows it.
 fn element(xml: &str) -> Option<(Element<'_>, &str)> {
     let (name, mut rest) = xml.trim_start().strip_prefix('<')?.split_once('>')?;
-    let (mut children, start) = (Vec::new(), rest);
+    let mut children = Vec::new();
+    let start = rest;
     loop {
         let (text, end) = rest.split_at(rest.find('<')?);
         if let Some(after) = end.strip_prefix("</") {
@@ -184,10 +185,8 @@ impl Contract {
     /// Checks a request, which has its parameters in JSON, and its answer.
     fn exchange(&self, path: &str, request: &[u8], answer: &str) {
         let mut parts = path.trim_start_matches('/').split('/');
-        let (service, action) = (
-            parts.next().unwrap_or_default(),
-            parts.next().unwrap_or_default(),
-        );
+        let service = parts.next().unwrap_or_default();
+        let action = parts.next().unwrap_or_default();
         let Some(description) = self.services.get(service) else {
             return;
         };
@@ -228,10 +227,8 @@ impl Contract {
             let contract = Arc::clone(&contract);
             async move {
                 let (head, body) = request.into_parts();
-                let (path, body) = (
-                    head.uri.path().to_owned(),
-                    to_bytes(body, usize::MAX).await.unwrap(),
-                );
+                let path = head.uri.path().to_owned();
+                let body = to_bytes(body, usize::MAX).await.unwrap();
                 let answer = next
                     .run(Request::from_parts(head, Body::from(body.clone())))
                     .await;
@@ -349,7 +346,8 @@ fn every_request_and_answer_fits_the_descriptions() {
             .build();
         VirtualTime::default().live(async || live(&harness, own).await);
     }
-    let (seen, violations) = (contract.seen.lock(), contract.violations.lock());
+    let seen = contract.seen.lock();
+    let violations = contract.violations.lock();
     println!("{} actions: {seen:#?}", seen.len());
     assert_eq!(*violations, BTreeSet::new());
     assert!(seen.len() >= 35, "{} actions", seen.len());

@@ -78,10 +78,8 @@ mod mask_tests {
 
     #[test]
     fn equal_uids_stay_equal_and_different_ones_different() {
-        let (a, b) = (
-            "11111111-1111-1111-1111-111111111111",
-            "22222222-2222-2222-2222-222222222222",
-        );
+        let a = "11111111-1111-1111-1111-111111111111";
+        let b = "22222222-2222-2222-2222-222222222222";
         let got = masked(json!([{"body": [a, b, format!("uid {a}")]}]), "");
         assert_eq!(
             got.pointer("/0/body"),

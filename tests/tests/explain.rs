@@ -120,14 +120,16 @@ impl World {
     /// Explains an object, and checks that this changed nothing.
     fn explain(&mut self, subject: &Subject) -> Explanation {
         let state = |world: &Self| {
-            let (balancers, routes) = (world.cloud.load_balancers(), world.cloud.routes());
+            let balancers = world.cloud.load_balancers();
+            let routes = world.cloud.routes();
             (
                 world.harness.api.revision(),
                 world.cloud.machines(),
                 format!("{balancers:?}{routes:?}"),
             )
         };
-        let (before, passed) = (state(self), self.harness.injector.passed().len());
+        let before = state(self);
+        let passed = self.harness.injector.passed().len();
         let explanation = self.live(async |harness, _| harness.explain(subject).await);
         let sent = &self.harness.injector.passed()[passed..];
         let mutations: Vec<_> = sent
@@ -146,7 +148,8 @@ impl World {
 
 /// Returns the states that an explanation names, and proves that the output shows them.
 fn states(explanation: &Explanation) -> Vec<State> {
-    let (text, json) = (text(explanation), json(explanation));
+    let text = text(explanation);
+    let json = json(explanation);
     for cause in &explanation.causes {
         assert!(text.contains(cause.state.name()), "{text}");
         assert!(

@@ -108,7 +108,8 @@ fn pages_name_the_range() {
 
 #[test]
 fn scenarios_run_on_each_supported_version() {
-    let (page, recipes) = (file("docs/kubernetes-versions.md"), file("justfile"));
+    let page = file("docs/kubernetes-versions.md");
+    let recipes = file("justfile");
     let rows = page
         .lines()
         .skip_while(|line| !line.starts_with("| version | kube_apiserver"))

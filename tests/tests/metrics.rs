@@ -32,7 +32,8 @@ fn shown(metrics: &Metrics, health: &Health) -> [BTreeMap<String, Family>; 2] {
 
 /// Returns the families of a process that has used every hook once.
 fn driven() -> [BTreeMap<String, Family>; 2] {
-    let (metrics, health) = (drive::started(), Health::new());
+    let metrics = drive::started();
+    let health = Health::new();
     drive::controllers(&metrics);
     drive::everything(&metrics, &health, PROVIDER);
     shown(&metrics, &health)
@@ -83,7 +84,8 @@ async fn what_is_in_no_table_has_our_prefix() {
 
 #[tokio::test]
 async fn a_standby_shows_what_is_there_from_the_start_and_a_leader_more() {
-    let (metrics, health) = (drive::started(), Health::new());
+    let metrics = drive::started();
+    let health = Health::new();
     let expect = |families: &[BTreeMap<String, Family>; 2], there: &[Presence]| {
         for row in rows()
             .iter()
@@ -166,16 +168,12 @@ async fn quarter_of_an_hour() {
     assert!(program.cloud.terminate("worker-3"));
     program.wait(660).await;
     _ = program.get("/healthz").await;
-    let (metrics, slis) = (
-        parse(&program.get("/metrics").await),
-        parse(&program.get("/metrics/slis").await),
-    );
+    let metrics = parse(&program.get("/metrics").await);
+    let slis = parse(&program.get("/metrics/slis").await);
     let mut faults = Vec::new();
     for row in rows().iter().filter(|row| row.lacking.is_none()) {
-        let (name, families) = (
-            row.name(PROVIDER),
-            if row.section == 9 { &slis } else { &metrics },
-        );
+        let name = row.name(PROVIDER);
+        let families = if row.section == 9 { &slis } else { &metrics };
         let excused = NO_OCCASION.iter().any(|prefix| name.starts_with(prefix));
         if !excused || families.contains_key(&name) {
             faults.extend(row.faults(families.get(&name)));

@@ -15,7 +15,8 @@ fn copy(from: &Path, to: &Path) {
         .expect("a directory")
         .map(|entry| entry.expect("an entry"))
     {
-        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        let source = entry.path();
+        let target = to.join(entry.file_name());
         match entry.file_type().expect("a type") {
             kind if kind.is_dir()
                 && ![".git", "target"].contains(&&*entry.file_name().to_string_lossy()) =>

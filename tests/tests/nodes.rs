@@ -172,9 +172,8 @@ async fn a_machine_that_becomes_another_type_changes_the_nodes_labels_if_that_is
             .node_controller
             .refresh_addresses(&CancellationToken::new())
             .await;
-        let (writes, of) = (world.writes(), |key: &str| {
-            world.node("worker-1").unwrap()["metadata"]["labels"][key].clone()
-        });
+        let writes = world.writes();
+        let of = |key: &str| world.node("worker-1").unwrap()["metadata"]["labels"][key].clone();
         let change = MachineChange {
             machine_type: Some("huge".into()),
             ..MachineChange::default()

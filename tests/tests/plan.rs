@@ -101,14 +101,16 @@ impl World {
         change: impl FnOnce(&mut Settings),
     ) -> Report {
         let state = |world: &Self| {
-            let (balancers, routes) = (world.cloud.load_balancers(), world.cloud.routes());
+            let balancers = world.cloud.load_balancers();
+            let routes = world.cloud.routes();
             (
                 world.harness.api.revision(),
                 world.cloud.machines(),
                 format!("{balancers:?}{routes:?}"),
             )
         };
-        let (before, passed) = (state(self), self.harness.injector.passed().len());
+        let before = state(self);
+        let passed = self.harness.injector.passed().len();
         let report = self.live(async |harness, _| {
             let client = Client::new(
                 harness

@@ -201,7 +201,8 @@ fn table(figures: &BTreeMap<String, Figures>) -> String {
     for (name, object) in rows {
         #[allow(clippy::cast_precision_loss)] // thousands
         let percent = |count: usize| 100.0 * count as f64 / object.blocks.max(1) as f64;
-        let (starts, short) = (percent(object.starts), percent(object.short));
+        let starts = percent(object.starts);
+        let short = percent(object.short);
         _ = writeln!(
             out,
             "{name:36}{:>10}{:>10} {starts:>6.1}%{:>10} {short:>6.1}%",
@@ -214,7 +215,8 @@ fn table(figures: &BTreeMap<String, Figures>) -> String {
 /// Returns the number and the length of each line of prose that is longer than [`WIDTH`].
 fn long_lines(page: &str) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
-    let (mut is_code, mut is_generated) = (false, false);
+    let mut is_code = false;
+    let mut is_generated = false;
     for (number, line) in page.lines().enumerate() {
         let text = line.trim_start();
         if text.starts_with("```") {

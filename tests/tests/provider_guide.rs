@@ -78,7 +78,8 @@ fn code_in_the_guide_is_quoted_from_tested_files() {
 
 #[test]
 fn guide_says_of_each_proof_what_its_failure_means() {
-    let (page, suite) = (read(PAGE), read("tests/conformance/src/lib.rs"));
+    let page = read(PAGE);
+    let suite = read("tests/conformance/src/lib.rs");
     let (_, proofs) = suite
         .split_once("@tests $profile;\n")
         .expect("the list of proofs");

@@ -59,10 +59,8 @@ impl World {
             .build()
             .expect("the address is an address");
         let provider: Arc<dyn CloudProvider> = Arc::new(Simulated::new(transport, None));
-        let (client, clock) = (
-            Client::new(self.api.service(), "default"),
-            Arc::new(SystemClock),
-        );
+        let client = Client::new(self.api.service(), "default");
+        let clock = Arc::new(SystemClock);
         let context = ControllerContext {
             client,
             nodes: Cache::with([]),
@@ -87,7 +85,8 @@ impl World {
 
     /// Starts the controller like [`start`](Self::start), and returns its task as well.
     fn start_task(&self) -> (Controller, JoinHandle<()>, DropGuard) {
-        let (volumes, shutdown) = (Cache::new(), CancellationToken::new());
+        let volumes = Cache::new();
+        let shutdown = CancellationToken::new();
         let started = self.controller(volumes.clone());
         let run = Arc::clone(&started.controller).run(
             Arc::new(NoMetrics),

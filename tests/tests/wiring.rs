@@ -59,7 +59,8 @@ struct World {
 impl World {
     /// Creates a machine with its new Node, and a Service.
     fn new(has_all: bool) -> Self {
-        let (api, cloud) = (ApiServer::new(), Cloud::default());
+        let api = ApiServer::new();
+        let cloud = Cloud::default();
         cloud.create_machines("worker-", 1);
         let node = json!({
             "apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker-1"},

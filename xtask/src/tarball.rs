@@ -40,10 +40,8 @@ fn add_folder(folder: &Path, prefix: &str, tree: &mut Tree) -> Result<()> {
             .into_string()
             .ok()
             .with_context(|| format!("{}: a name is not UTF-8", folder.display()))?;
-        let (path, kind) = (
-            format!("{prefix}{name}"),
-            item.file_type().with_context(failed)?,
-        );
+        let path = format!("{prefix}{name}");
+        let kind = item.file_type().with_context(failed)?;
         if kind.is_symlink() {
             let destination = std::fs::read_link(item.path()).with_context(failed)?;
             tree.insert(

@@ -411,10 +411,8 @@ fn digitalocean_services_are_reviewed() {
 #[test]
 fn mycloud_services_are_reviewed() {
     const P: &str = "service.beta.kubernetes.io/dlb-";
-    let (bandwidth, misspelt) = (
-        format!("{P}bandwidth-mbps"),
-        format!("{P}listener-idle-timeot.http"),
-    );
+    let bandwidth = format!("{P}bandwidth-mbps");
+    let misspelt = format!("{P}listener-idle-timeot.http");
     let keys = [(bandwidth.as_str(), "10"), (misspelt.as_str(), "30s")];
     let ports = json!({"ports": [{"name": "http", "port": 80}, {"name": "dns", "port": 53, "protocol": "SCTP"}]});
     let found = findings("mycloud", &[service(&keys, ports)]).remove(0);

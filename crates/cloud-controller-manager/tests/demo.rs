@@ -48,7 +48,8 @@ fn start(arguments: &[&str]) -> Child {
 /// Returns standard output and standard error of a successful run.
 fn streams(output: &Output) -> (&str, &str) {
     let text = |bytes| str::from_utf8(bytes).unwrap();
-    let (scenario, log) = (text(&output.stdout), text(&output.stderr));
+    let scenario = text(&output.stdout);
+    let log = text(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{scenario}{log}");
     (scenario, log)
 }
@@ -193,7 +194,8 @@ fn the_demos_story_and_its_log_hold_no_secret_and_the_log_has_klogs_layout() {
             told.join("\n")
         );
     }
-    let (mut records, mut others) = (0, Vec::new());
+    let mut records = 0;
+    let mut others = Vec::new();
     for line in log.lines() {
         match line.starts_with(['\t', ' ']) {
             // A value of several lines.

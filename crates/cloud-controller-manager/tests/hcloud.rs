@@ -32,7 +32,9 @@ struct World {
 
 impl World {
     async fn new() -> Self {
-        let (api, fake, stop) = (ApiServer::new(), Fake::default(), CancellationToken::new());
+        let api = ApiServer::new();
+        let fake = Fake::default();
+        let stop = CancellationToken::new();
         let directory = TempDir::with_prefix("ccm-hcloud-").unwrap();
         let for_api = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let api_url = format!("http://{}", for_api.local_addr().unwrap());
@@ -41,7 +43,8 @@ impl World {
             kubeconfig(&api_url, None, None),
         )
         .unwrap();
-        let (api_server, token) = (api.clone(), stop.clone());
+        let api_server = api.clone();
+        let token = stop.clone();
         tokio::spawn(async move { api_server.serve_tcp(for_api, token).await });
         let cloud = Port::open("127.0.0.1:0")
             .await
@@ -74,10 +77,8 @@ impl World {
         command
             .env("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1")
             .envs(variables.iter().copied());
-        let (kubeconfig, log) = (
-            self.file("kubeconfig"),
-            std::fs::File::create(self.file("log")).unwrap(),
-        );
+        let kubeconfig = self.file("kubeconfig");
+        let log = std::fs::File::create(self.file("log")).unwrap();
         command
             .arg("--kubeconfig")
             .arg(kubeconfig)

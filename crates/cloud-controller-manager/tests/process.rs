@@ -34,18 +34,14 @@ impl World {
     async fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let tokens: HashMap<_, _> = [(TOKEN.to_owned(), User::admin())].into();
-        let (api, cloud) = (
-            ApiServer::with_options(Options {
-                tokens,
-                ..Options::default()
-            }),
-            Cloud::default(),
-        );
+        let api = ApiServer::with_options(Options {
+            tokens,
+            ..Options::default()
+        });
+        let cloud = Cloud::default();
         let stop = CancellationToken::new();
-        let (for_api, for_cloud) = (
-            TcpListener::bind("127.0.0.1:0").await.unwrap(),
-            TcpListener::bind("127.0.0.1:0").await.unwrap(),
-        );
+        let for_api = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let for_cloud = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = |listener: &TcpListener| format!("http://{}", listener.local_addr().unwrap());
         std::fs::write(
             directory.path().join("kubeconfig"),
@@ -57,9 +53,11 @@ impl World {
             url(&for_cloud)
         );
         std::fs::write(directory.path().join("cloud.yaml"), config).unwrap();
-        let (served, token) = (api.clone(), stop.clone());
+        let served = api.clone();
+        let token = stop.clone();
         tokio::spawn(async move { served.serve_tcp(for_api, token).await });
-        let (served, token) = (cloud.clone(), stop.clone());
+        let served = cloud.clone();
+        let token = stop.clone();
         tokio::spawn(async move { served.serve(for_cloud, token).await });
         Self {
             api,

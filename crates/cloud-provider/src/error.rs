@@ -207,7 +207,9 @@ impl Error {
     /// Wraps this error: the text becomes `<message>: <this>`, the kind *other*, and this error the cause.
     #[must_use]
     pub fn context(self, message: impl Into<Cow<'static, str>>) -> Self {
-        let (message, code, status) = (message.into(), Box::default(), None);
+        let message = message.into();
+        let code = Box::default();
+        let status = None;
         Self(Arc::new(Inner {
             kind: Kind::Other,
             message,

@@ -253,7 +253,8 @@ impl fmt::Display for GoDuration {
 
 /// Returns `n / unit` exactly, without trailing zeros; `unit` is a power of ten.
 fn decimal(n: u64, unit: u64) -> String {
-    let (whole, rest) = (n / unit, n % unit);
+    let whole = n / unit;
+    let rest = n % unit;
     if rest == 0 {
         return whole.to_string();
     }

@@ -86,7 +86,8 @@ mod tests {
 
     #[test]
     fn cause_for_an_operator_is_reported_at_once_and_again_after_ten_minutes() {
-        let (limiter, start) = (EventLimiter::default(), Instant::now());
+        let limiter = EventLimiter::default();
+        let start = Instant::now();
         let error = Error::not_found("no machine of that name").context("failed");
         assert!(limiter.take_due(UID, &error, start));
         assert!(!limiter.take_due(UID, &error, start + Duration::from_secs(599)));
@@ -95,7 +96,8 @@ mod tests {
 
     #[test]
     fn another_cause_waits_half_a_minute() {
-        let (limiter, start) = (EventLimiter::default(), Instant::now());
+        let limiter = EventLimiter::default();
+        let start = Instant::now();
         assert!(limiter.take_due(UID, &Error::invalid("a"), start));
         assert!(!limiter.take_due(UID, &Error::invalid("b"), start + Duration::from_secs(29)));
         assert!(limiter.take_due(UID, &Error::invalid("b"), start + Duration::from_secs(30)));
@@ -103,7 +105,8 @@ mod tests {
 
     #[test]
     fn passing_failure_is_reported_from_the_fourth_time_on() {
-        let (limiter, now) = (EventLimiter::default(), Instant::now());
+        let limiter = EventLimiter::default();
+        let now = Instant::now();
         let error = Error::other("503");
         assert!((1..FAILURES_BEFORE_REPORT).all(|_| !limiter.take_due(UID, &error, now)));
         assert!(limiter.take_due(UID, &error, now));
@@ -111,7 +114,8 @@ mod tests {
 
     #[test]
     fn varying_text_of_a_passing_failure_is_not_reported_again() {
-        let (limiter, start) = (EventLimiter::default(), Instant::now());
+        let limiter = EventLimiter::default();
+        let start = Instant::now();
         let reports = (0u32..60)
             .filter(|n| {
                 limiter.take_due(
@@ -126,7 +130,8 @@ mod tests {
 
     #[test]
     fn success_resets_the_limit() {
-        let (limiter, now) = (EventLimiter::default(), Instant::now());
+        let limiter = EventLimiter::default();
+        let now = Instant::now();
         assert!(limiter.take_due(UID, &Error::invalid("a"), now));
         limiter.forget("u");
         assert!(limiter.take_due(UID, &Error::invalid("a"), now));

@@ -89,7 +89,8 @@ mod tests {
 
     #[test]
     fn lasting_failure_is_logged_at_once_and_then_once_a_minute_with_a_count() {
-        let (log, start) = (FailureLog::default(), Instant::now());
+        let log = FailureLog::default();
+        let start = Instant::now();
         let lines: Vec<_> = (0..36)
             .filter_map(|pass| log.failed("look-up", "", start + seconds(5 * pass)))
             .map(|due_line| due_line.failures)
@@ -109,7 +110,8 @@ mod tests {
 
     #[test]
     fn failures_of_other_objects_and_actions_are_logged_by_themselves() {
-        let (log, start) = (FailureLog::default(), Instant::now());
+        let log = FailureLog::default();
+        let start = Instant::now();
         for (action, object) in [("taint", "a"), ("taint", "b"), ("delete", "a")] {
             assert!(
                 log.failed(action, object, start).is_some(),
@@ -124,7 +126,8 @@ mod tests {
 
     #[test]
     fn failure_after_a_long_pause_is_new() {
-        let (log, start) = (FailureLog::default(), Instant::now());
+        let log = FailureLog::default();
+        let start = Instant::now();
         log.failed("taint", "a", start);
         assert_eq!(
             log.failed("taint", "a", start + FORGET_AFTER)

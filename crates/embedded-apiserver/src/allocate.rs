@@ -293,7 +293,8 @@ mod tests {
     #[test]
     fn a_port_that_is_chosen_is_never_one_that_the_service_keeps_for_a_later_port() {
         let all: Vec<u16> = NODE_PORTS.collect();
-        let (kept, free) = (all[0], all[1]);
+        let kept = all[0];
+        let free = all[1];
         for _ in 0..20 {
             let mut taken: BTreeSet<u16> = all[2..].iter().copied().collect();
             let ports = json!([{"port": 80, "protocol": "TCP"}, {"port": 81, "protocol": "TCP", "nodePort": kept}]);

@@ -62,10 +62,8 @@ fn text(body: &'static str) -> Response<Body> {
 fn version(inner: &Inner) -> Value {
     let version = &inner.options.version;
     let mut numbers = version.trim_start_matches('v').split('.');
-    let (major, minor) = (
-        numbers.next().unwrap_or("1"),
-        numbers.next().unwrap_or("36"),
-    );
+    let major = numbers.next().unwrap_or("1");
+    let minor = numbers.next().unwrap_or("36");
     let previous = minor
         .parse::<u32>()
         .map_or(0, |minor| minor.saturating_sub(1))

@@ -196,7 +196,8 @@ fn target(path: &str) -> Option<Target> {
         return None;
     }
     let mut rest = parts.into_iter().skip(1);
-    let (name, subresource) = (rest.next(), rest.next());
+    let name = rest.next();
+    let subresource = rest.next();
     if name.is_some() && resource.namespaced && namespace.is_none() {
         return None;
     }

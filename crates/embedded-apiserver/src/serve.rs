@@ -59,7 +59,9 @@ impl ApiServer {
             };
             // Small answers must not wait for the next packet.
             let _unsupported = stream.set_nodelay(true);
-            let (server, shutdown, tls) = (self.clone(), shutdown.clone(), tls.clone());
+            let server = self.clone();
+            let shutdown = shutdown.clone();
+            let tls = tls.clone();
             connections.spawn(async move {
                 let Some(tls) = tls else {
                     return server.connection(stream, shutdown).await;

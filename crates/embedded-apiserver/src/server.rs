@@ -225,7 +225,8 @@ impl ApiServer {
     /// The kind is not served, the name is missing, or a field has the wrong type.
     pub fn seed(&self, object: Value) -> Result<Value, SeedError> {
         let text = |key: &str| object[key].as_str().unwrap_or_default().to_owned();
-        let (kind, api_version) = (text("kind"), text("apiVersion"));
+        let kind = text("kind");
+        let api_version = text("apiVersion");
         let resource = resources::by_kind(&api_version, &kind)
             .filter(|resource| !resource.type_name.is_empty())
             .ok_or_else(|| SeedError::UnknownKind {

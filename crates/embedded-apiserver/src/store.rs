@@ -106,7 +106,8 @@ struct Collection {
 
 impl Default for Collection {
     fn default() -> Self {
-        let (objects, hidden) = (BTreeMap::new(), BTreeMap::new());
+        let objects = BTreeMap::new();
+        let hidden = BTreeMap::new();
         Self {
             objects,
             hidden,

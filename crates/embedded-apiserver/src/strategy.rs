@@ -88,8 +88,10 @@ fn keep_allocated(new: &mut Value, old: &Value) {
             .unwrap_or_default()
             .to_owned()
     };
-    let (before, after) = (kind(old), kind(new));
-    let (old, spec) = (&old["spec"], &mut new["spec"]);
+    let before = kind(old);
+    let after = kind(new);
+    let old = &old["spec"];
+    let spec = &mut new["spec"];
     if before != "ExternalName" && after != "ExternalName" && old["clusterIP"].is_string() {
         for field in ["clusterIP", "clusterIPs"] {
             if spec[field].is_null() {

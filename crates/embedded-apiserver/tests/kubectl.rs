@@ -85,7 +85,8 @@ async fn a_session_with_kubectl_works() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     let shutdown = CancellationToken::new();
     let serving = tokio::spawn({
-        let (server, shutdown) = (server.clone(), shutdown.clone());
+        let server = server.clone();
+        let shutdown = shutdown.clone();
         async move { server.serve_tcp(listener, shutdown).await }
     });
     let directory =

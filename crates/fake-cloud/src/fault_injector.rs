@@ -192,7 +192,8 @@ const PART: usize = 64 << 10;
 impl Passing {
     /// Returns a body with this many spaces before it.
     fn padded(self, bytes: usize, body: Body) -> Body {
-        let (fault_injector, spaces) = (self.fault_injector, Bytes::from(vec![b' '; PART]));
+        let fault_injector = self.fault_injector;
+        let spaces = Bytes::from(vec![b' '; PART]);
         let padding = stream::unfold(0, move |taken| {
             let part = spaces.slice(..PART.min(bytes - taken));
             let taken = taken + part.len();

@@ -60,7 +60,8 @@ impl<C: Cloud> Target<C> {
             }
         }
         let (routes, rest) = under().next()?;
-        let (service, name) = (routes.service, format!("{method} {rest}"));
+        let service = routes.service;
+        let name = format!("{method} {rest}");
         Some(Self {
             service,
             name,
@@ -72,10 +73,8 @@ impl<C: Cloud> Target<C> {
 
 /// Returns the values in `path` of the placeholders in `template`, if they match.
 fn captures(template: &str, path: &str) -> Option<Vec<String>> {
-    let (mut wanted, mut given) = (
-        template.trim_end_matches('/').split('/'),
-        path.trim_end_matches('/').split('/'),
-    );
+    let mut wanted = template.trim_end_matches('/').split('/');
+    let mut given = path.trim_end_matches('/').split('/');
     let mut ids = Vec::new();
     loop {
         match (wanted.next(), given.next()) {

@@ -120,7 +120,8 @@ async fn send(
         .oneshot(request.body(body).unwrap())
         .await
         .unwrap();
-    let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
+    let status = answer.status().as_u16();
+    let headers = answer.headers().clone();
     let bytes = answer
         .into_body()
         .collect()
@@ -285,7 +286,8 @@ fn read(
     page: impl Fn(usize) -> Page<u32>,
     after: impl Fn(usize, &Page<u32>) -> usize,
 ) -> Vec<Vec<u32>> {
-    let (mut at, mut pages) = (0, Vec::new());
+    let mut at = 0;
+    let mut pages = Vec::new();
     while pages.len() < 10 {
         let page = page(at);
         pages.push(page.items.clone());
@@ -394,7 +396,8 @@ async fn long_answer_is_valid_and_its_read_bytes_are_counted() {
 
 #[tokio::test]
 async fn console_changes_and_shows_the_cloud_and_its_requests() {
-    let (acme, directory) = (Handle::new(Acme::default()), tempfile::tempdir().unwrap());
+    let acme = Handle::new(Acme::default());
+    let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("shown").display().to_string();
     let command = |acme: &mut Acme, name: &str, argument: &str| {
         match name {

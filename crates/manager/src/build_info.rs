@@ -6,7 +6,8 @@ use crate::flags::{ALL_BETA, FeatureGates, GATES, Stage};
 
 /// Records the build and the enabled feature gates in the metrics.
 pub(crate) fn record_build(metrics: &Metrics, gates: &FeatureGates) {
-    let (revision, rustc) = (env!("CCM_REVISION"), env!("CCM_RUSTC"));
+    let revision = env!("CCM_REVISION");
+    let rustc = env!("CCM_RUSTC");
     metrics.build(Build {
         version: env!("CARGO_PKG_VERSION"),
         revision,

@@ -210,7 +210,8 @@ impl LeaderElection {
             .as_ref()
             .map(|(candidate, _)| candidate.leadership.clone());
         async move {
-            let (main, second) = (lost(main), lost(second));
+            let main = lost(main);
+            let second = lost(second);
             tokio::select! {
                 biased;
                 () = main => Failure::LostLease(LostLease::Main),

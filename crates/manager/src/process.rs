@@ -172,10 +172,8 @@ impl Process {
         settings.fence = Some(settings.identity.fence(election.fence()));
         settings.accounts = accounts(configuration, &settings).await?;
 
-        let (file, on_change) = (
-            configuration.cloud.config_file.clone(),
-            configuration.cloud.on_config_change,
-        );
+        let file = configuration.cloud.config_file.clone();
+        let on_change = configuration.cloud.on_config_change;
         let cloud_config = file.and_then(|path| CloudConfigWatch::note(path, on_change));
         let provider = provider::create(configuration, &settings, manager.providers)
             .map_err(Failure::Fatal)?;
@@ -246,12 +244,14 @@ impl Process {
             standby,
             stop,
         } = self;
-        let (version, provider) = (env!("CARGO_PKG_VERSION"), context.provider.name());
+        let version = env!("CARGO_PKG_VERSION");
+        let provider = context.provider.name();
         tracing::info!(version, provider, "cloud controller manager");
         // Serve, and do what a standby replica does as well.
         let background = standby.start(&context.settings, &context.provider, &stop);
 
-        let (lost, identity) = (election.lost(), context.settings.identity.clone());
+        let lost = election.lost();
+        let identity = context.settings.identity.clone();
         // The controllers end with this function, whatever the reason.
         let shutdown = stop.child_token();
         let guard = shutdown.clone().drop_guard();
@@ -272,7 +272,8 @@ impl Process {
                     return Ok(());
                 };
                 // Start the controllers of this lease, and then their caches.
-                let (assigned, interrupted) = (election.assigned(lease), controllers.shutdown());
+                let assigned = election.assigned(lease);
+                let interrupted = controllers.shutdown();
                 let start = async {
                     let started = controllers.start(assigned).await.map_err(Failure::Fatal)?;
                     watch(&context, controllers, started).await

@@ -59,7 +59,8 @@ impl Standby {
             features,
             cloud_config,
         } = self;
-        let (tasks, over) = (TaskTracker::new(), CancellationToken::new());
+        let tasks = TaskTracker::new();
+        let over = CancellationToken::new();
         if let Some(access) = access {
             routes.secure = access.guard(routes.secure);
             tasks.spawn(follow_access(access, over.clone()));
@@ -70,7 +71,8 @@ impl Standby {
             over.clone()
                 .run_until_cancelled_owned(check_permissions(client.clone(), features)),
         );
-        let (identity, server) = (settings.identity.clone(), client.clone());
+        let identity = settings.identity.clone();
+        let server = client.clone();
         let learn = async move { identity.learn_from(&server).await };
         tasks.spawn(over.clone().run_until_cancelled_owned(learn));
         tasks.spawn(probe_api_server(settings.clone(), client, over.clone()));

@@ -38,14 +38,16 @@ async fn main() {
         text.len()
     );
     let milliseconds = |time: Duration| time.as_secs_f64() * 1000.0;
-    let (median, worst) = (times[SCRAPES / 2], times[SCRAPES - 1]);
+    let median = times[SCRAPES / 2];
+    let worst = times[SCRAPES - 1];
     println!(
         "{{\"scrape_ms_median\": {:.2}, \"scrape_ms_worst\": {:.2}}}",
         milliseconds(median),
         milliseconds(worst)
     );
 
-    let (queues, requests) = (metrics.queues(), metrics.requests());
+    let queues = metrics.queues();
+    let requests = metrics.requests();
     let updates = 100_000;
     let queue = time(|| (0..updates).for_each(|_| queues.waited("Nodes", MILLISECOND)));
     let info = request(&Method::PATCH);

@@ -82,7 +82,8 @@ impl LoadBalancerState {
         if !concerns_us(service, options) {
             return None;
         }
-        let (meta, status) = (&service.metadata, service.status.as_ref());
+        let meta = &service.metadata;
+        let status = service.status.as_ref();
         let created = meta.creation_timestamp.as_ref().map(|time| time.0);
         if needs_cleanup(service) {
             return Some((

@@ -22,7 +22,9 @@ impl Metrics {
         let this = self.clone();
         let metrics =
             move |headers: HeaderMap| std::future::ready(this.answer(&headers, &this.exposed()));
-        let (this, shown, forgotten) = (self.clone(), health.clone(), health.clone());
+        let this = self.clone();
+        let shown = health.clone();
+        let forgotten = health.clone();
         let slis = move |headers: HeaderMap| {
             std::future::ready(this.answer(&headers, &this.exposed_slis(&shown)))
         };
@@ -161,7 +163,8 @@ mod tests {
 
     #[tokio::test]
     async fn protobuf_and_text_contain_the_same_samples() {
-        let (metrics, health) = (metrics(), Health::new());
+        let metrics = metrics();
+        let health = Health::new();
         let (headers, body) = scrape(&metrics, &health, METRICS, "identity").await;
         assert_eq!(
             headers[CONTENT_TYPE],
@@ -202,7 +205,8 @@ mod tests {
 
     #[tokio::test]
     async fn histogram_is_native_too_unless_that_is_disabled() {
-        let (metrics, health) = (metrics(), Health::new());
+        let metrics = metrics();
+        let health = Health::new();
         let histogram = |body: &[u8]| {
             let mut families = read(body).into_iter();
             let mut family = families

@@ -11,7 +11,8 @@ use crate::series::{HEALTH_CHECK, HEALTH_CHECKS};
 )]
 pub(crate) fn samples(health: &Health, out: &mut Samples) {
     for sli in health.slis() {
-        let (name, probe) = (&*sli.name, sli.probe.as_str());
+        let name = &*sli.name;
+        let probe = sli.probe.as_str();
         out.put_by(
             HEALTH_CHECK,
             &[name, probe],

@@ -334,7 +334,8 @@ mod tests {
             for _ in 0..200 {
                 family.for_each(|_, sample| {
                     let native = sample.native.as_ref().unwrap();
-                    let (mut count, mut counted) = (0, native.zeros);
+                    let mut count = 0;
+                    let mut counted = native.zeros;
                     for delta in native.positive.spans().deltas {
                         count += delta;
                         counted += u64::try_from(count).unwrap();

@@ -29,7 +29,8 @@ pub struct Gate {
 
 impl Build {
     pub(crate) fn samples(&self, out: &mut Samples) {
-        let (major, minor) = (&NEWEST.0.to_string(), &NEWEST.1.to_string());
+        let major = &NEWEST.0.to_string();
+        let minor = &NEWEST.1.to_string();
         let platform = format!("{}/{}", std::env::consts::OS, architecture());
         let version = format!("v{major}.{minor}.0");
         let labels = [

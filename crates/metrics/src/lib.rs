@@ -125,7 +125,8 @@ impl Metrics {
     #[must_use]
     pub fn at(clock: Arc<dyn Clock>) -> Self {
         let registry = Registry::new(Arc::clone(&clock));
-        let (process, reloads) = (Process::current(), Reloads::new(&registry));
+        let process = Process::current();
+        let reloads = Reloads::new(&registry);
         let metrics = Self(Arc::new(Inner {
             process,
             running: registry.gauges(RUNNING_CONTROLLERS),

@@ -118,7 +118,9 @@ impl Buckets {
     /// Returns the buckets as spans of consecutive buckets. A gap of one or two buckets is written as empty buckets,
     /// because a new span takes more space.
     pub(crate) fn spans(&self) -> Spans {
-        let (mut out, mut previous, mut next) = (Spans::default(), 0, 0);
+        let mut out = Spans::default();
+        let mut previous = 0;
+        let mut next = 0;
         for &(index, count) in &self.0 {
             let gap = index - next;
             match out.spans.last_mut() {
@@ -181,10 +183,8 @@ mod tests {
         if schema < 0 {
             return 2f64.powi(index << -schema);
         }
-        let (exponent, part) = (
-            index >> schema,
-            usize::try_from(index & ((1 << schema) - 1)).unwrap(),
-        );
+        let exponent = index >> schema;
+        let part = usize::try_from(index & ((1 << schema) - 1)).unwrap();
         BOUNDS[part << (FINEST_SCHEMA - schema)] * 2.0 * 2f64.powi(exponent)
     }
 
@@ -233,7 +233,9 @@ mod tests {
 
     /// Returns the buckets that spans and deltas stand for, without empty ones.
     fn read_back(spans: &Spans) -> BTreeMap<i32, i64> {
-        let (mut deltas, mut count, mut index) = (spans.deltas.iter(), 0, 0);
+        let mut deltas = spans.deltas.iter();
+        let mut count = 0;
+        let mut index = 0;
         let mut buckets = BTreeMap::new();
         for &(offset, length) in &spans.spans {
             index += offset;

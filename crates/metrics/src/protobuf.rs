@@ -268,10 +268,8 @@ pub(crate) struct Time {
 
 impl From<Duration> for Time {
     fn from(since_epoch: Duration) -> Self {
-        let (seconds, nanos) = (
-            since_epoch.as_secs().cast_signed(),
-            since_epoch.subsec_nanos().cast_signed(),
-        );
+        let seconds = since_epoch.as_secs().cast_signed();
+        let nanos = since_epoch.subsec_nanos().cast_signed();
         Self { seconds, nanos }
     }
 }

@@ -66,7 +66,8 @@ fn write_table(out: &mut String, table: &Table) {
         } = series;
         let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
         let help = help.replace('<', "&lt;").replace('|', "\\|");
-        let (kind, labels) = (kind.as_str(), labels.join(", "));
+        let kind = kind.as_str();
+        let labels = labels.join(", ");
         _ = writeln!(
             out,
             "| `{name}` | {kind} | {labels} | {stability} | {presence} | {help} |"

@@ -115,7 +115,8 @@ impl Registry {
     }
 
     pub(crate) fn histograms(&self, series: &Series) -> HistogramVec {
-        let (histograms, options) = (self.histograms.clone(), self.options(series));
+        let histograms = self.histograms.clone();
+        let options = self.options(series);
         let family =
             HistogramVec::new(histograms, options, series.labels, series.buckets).expect(SOUND);
         self.collectors.register_histograms(&family).expect(SOUND);

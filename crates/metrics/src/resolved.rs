@@ -55,7 +55,8 @@ mod tests {
 
     #[test]
     fn a_child_is_made_once_and_their_number_is_bounded() {
-        let (children, made) = (Resolved::<usize, usize>::default(), std::cell::Cell::new(0));
+        let children = Resolved::<usize, usize>::default();
+        let made = std::cell::Cell::new(0);
         let get = |n: usize| {
             children.get(
                 |key| *key == n,

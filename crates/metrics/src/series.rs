@@ -105,7 +105,8 @@ impl Series {
     }
 
     const fn new(name: &'static str, kind: Kind, buckets: &'static [f64]) -> Self {
-        let (stability, presence) = (Stability::Alpha, Presence::Use);
+        let stability = Stability::Alpha;
+        let presence = Presence::Use;
         Self {
             name,
             kind,

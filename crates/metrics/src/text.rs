@@ -27,7 +27,8 @@ pub(crate) fn write(families: &[Exposed]) -> String {
 }
 
 fn write_counted(out: &mut String, family: &MetricFamily) {
-    let (name, kind) = (family.name(), family.get_field_type());
+    let name = family.name();
+    let kind = family.get_field_type();
     let word = match kind {
         MetricType::COUNTER => "counter",
         MetricType::GAUGE => "gauge",

@@ -185,7 +185,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn value_of_the_same_instant_is_not_fresh_for_a_later_call() {
-        let (cached, reads) = (Cached::default(), AtomicUsize::new(0));
+        let cached = Cached::default();
+        let reads = AtomicUsize::new(0);
         let read = async || Ok(reads.fetch_add(1, Ordering::Relaxed));
         let began = Instant::now();
         for number in 0..3 {

@@ -131,7 +131,8 @@ pub fn undecided(check: &'static str, available: &[String], remedy: &str) -> Opt
 #[must_use]
 pub fn rate_limit(headers: &HeaderMap, remedy: &str) -> Option<Finding> {
     let number = |name: &str| headers.get(name)?.to_str().ok()?.parse::<u64>().ok();
-    let (limit, left) = (number("ratelimit-limit")?, number("ratelimit-remaining")?);
+    let limit = number("ratelimit-limit")?;
+    let left = number("ratelimit-remaining")?;
     let text = format!("{left} of {limit} requests are left");
     Some(match left.saturating_mul(10) >= limit {
         true => Finding::ok("rate limit", text),
@@ -144,7 +145,8 @@ pub async fn permissions(
     http: &Transport,
     lists: impl IntoIterator<Item = (&str, Call)>,
 ) -> Vec<Finding> {
-    let (mut readable, mut failures) = (Vec::new(), Vec::new());
+    let mut readable = Vec::new();
+    let mut failures = Vec::new();
     for (what, call) in lists {
         let Err(error) = http.read::<Value>(call).await else {
             readable.push(what);

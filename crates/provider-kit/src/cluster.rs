@@ -38,7 +38,8 @@ impl ClusterView {
     /// Returns an empty view. `component` is the source of events.
     #[must_use]
     pub fn new(component: &'static str) -> Self {
-        let (caches, pod_cidrs) = (Arc::default(), Arc::default());
+        let caches = Arc::default();
+        let pod_cidrs = Arc::default();
         Self {
             events: EventWriter::new(component),
             caches,
@@ -240,13 +241,11 @@ mod tests {
 
     #[test]
     fn route_is_owned_by_the_pod_ranges_or_by_its_target_node() {
-        let (cluster, node) = (
-            view(),
-            Node {
-                pod_cidrs: ["10.9.0.0/24".into()].into(),
-                ..Node::default()
-            },
-        );
+        let cluster = view();
+        let node = Node {
+            pod_cidrs: ["10.9.0.0/24".into()].into(),
+            ..Node::default()
+        };
         let before = cluster.clone();
         assert!(
             !cluster.owns_route("10.244.7.0/24", None),

@@ -243,8 +243,9 @@ where
         };
         let submitted = Arc::new(Mutex::new(Some(vec![item])));
         let items = Arc::downgrade(&submitted);
-        let (send, object, carried) =
-            (Arc::clone(&self.send), key.clone(), shared_priority.clone());
+        let send = Arc::clone(&self.send);
+        let object = key.clone();
+        let carried = shared_priority.clone();
         let answers = async move {
             if let Some(due) = due {
                 sleep_until(due).await;

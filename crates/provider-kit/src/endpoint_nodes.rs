@@ -223,7 +223,8 @@ impl Inner {
                 answer.status()
             )));
         }
-        let (mut changed, mut newest) = (BTreeSet::new(), version.to_owned());
+        let mut changed = BTreeSet::new();
+        let mut newest = version.to_owned();
         for event in serde_json::Deserializer::from_slice(answer.body())
             .into_iter::<Value>()
             .map_while(Result::ok)

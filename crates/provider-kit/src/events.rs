@@ -223,15 +223,12 @@ mod tests {
             )
             .unwrap()
         };
-        let (old, new) = (
-            service("old", json!([{"ip": "192.0.2.1"}])),
-            service("new", json!([])),
-        );
-        let (seen, writer) = (Arc::new(Seen::default()), EventWriter::new("acme"));
-        let (events, deduplicator) = (
-            Arc::clone(&seen) as Arc<dyn Events>,
-            EventDeduplicator::new(writer.clone()),
-        );
+        let old = service("old", json!([{"ip": "192.0.2.1"}]));
+        let new = service("new", json!([]));
+        let seen = Arc::new(Seen::default());
+        let writer = EventWriter::new("acme");
+        let events = Arc::clone(&seen) as Arc<dyn Events>;
+        let deduplicator = EventDeduplicator::new(writer.clone());
         writer.connect(&events);
         let note = |reason| {
             let mut pending_events = PendingEvents::default();

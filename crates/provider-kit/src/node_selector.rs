@@ -96,7 +96,9 @@ impl Value for NodeSelector {
 
 /// Splits a selector at the commas that are not in parentheses.
 fn requirements(text: &str) -> Result<Vec<&str>, String> {
-    let (mut parts, mut start, mut is_inside) = (Vec::new(), 0, false);
+    let mut parts = Vec::new();
+    let mut start = 0;
+    let mut is_inside = false;
     for (at, c) in text.char_indices() {
         match c {
             '(' if !is_inside => is_inside = true,
@@ -128,7 +130,8 @@ impl Requirement {
         let end = text
             .find(|c: char| c.is_whitespace() || "=!<>(".contains(c))
             .unwrap_or(text.len());
-        let (key, rest) = (label_key(&text[..end])?, text[end..].trim());
+        let key = label_key(&text[..end])?;
+        let rest = text[end..].trim();
         let test = if rest.is_empty() {
             Test::Exists
         } else {

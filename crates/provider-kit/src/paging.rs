@@ -191,7 +191,9 @@ where
     K: std::hash::Hash,
     F: Future<Output = Result<Page<T, P>>>,
 {
-    let (listing, mut items, mut progress) = (Listing::new(), Vec::new(), Progress::new(rules));
+    let listing = Listing::new();
+    let mut items = Vec::new();
+    let mut progress = Progress::new(rules);
     let mut position = Some(first);
     while let Some(here) = position {
         let Page {
@@ -238,7 +240,8 @@ struct Progress<'a> {
 
 impl<'a> Progress<'a> {
     fn new(rules: ListProperties<'a>) -> Self {
-        let (seen, hasher) = (HashSet::new(), RandomState::new());
+        let seen = HashSet::new();
+        let hasher = RandomState::new();
         Self {
             rules,
             pages: 0,

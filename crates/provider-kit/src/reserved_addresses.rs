@@ -127,10 +127,8 @@ mod tests {
             ..Node::default()
         };
         let service = json!({"metadata": {"namespace": "shop", "name": "web"}, "spec": {"clusterIP": "10.96.0.1"}});
-        let (nodes, services) = (
-            [Arc::new(node)],
-            [Arc::new(serde_json::from_value(service).unwrap())],
-        );
+        let nodes = [Arc::new(node)];
+        let services = [Arc::new(serde_json::from_value(service).unwrap())];
         let user = |ip: &str| {
             let ip = ip.parse().unwrap();
             node_of(ip, &nodes).or_else(|| service_of_cluster_ip(ip, &services))

@@ -53,7 +53,8 @@ impl YamlSettings {
             }
             Err(place) => return Err(Error::invalid(format!("{path}: no valid YAML{place}"))),
         };
-        let (path, setup) = (path.to_owned(), setup.clone());
+        let path = path.to_owned();
+        let setup = setup.clone();
         Ok(Self {
             path,
             values,

@@ -99,8 +99,10 @@ async fn only_configured_roots_are_trusted_and_our_certificate_is_sent() {
     rustls::crypto::ring::default_provider()
         .install_default()
         .unwrap();
-    let (ours, other) = (Authority::new("ours"), Authority::new("other"));
-    let (identity, stranger) = (ours.issue("ccm"), other.issue("ccm"));
+    let ours = Authority::new("ours");
+    let other = Authority::new("other");
+    let identity = ours.issue("ccm");
+    let stranger = other.issue("ccm");
     let base = format!("https://localhost:{}", ours.server().await.port());
     let answers = async |tls: Tls| {
         let retry_policy = RetryPolicy {
@@ -118,7 +120,8 @@ async fn only_configured_roots_are_trusted_and_our_certificate_is_sent() {
             .map(|_| ())
             .map_err(|error| error.to_string())
     };
-    let (roots, identity) = (ours.roots(), Some(identity));
+    let roots = ours.roots();
+    let identity = Some(identity);
     assert_eq!(
         answers(Tls {
             roots: roots.clone(),

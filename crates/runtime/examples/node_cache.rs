@@ -29,7 +29,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let client = connect(&options, "node-cache", Arc::new(NoRequestMetrics)).await?;
     report("connected", 0);
 
-    let (cache, start) = (Cache::<Node>::new(), Instant::now());
+    let cache = Cache::<Node>::new();
+    let start = Instant::now();
     let config = WatchConfig {
         streaming,
         ..WatchConfig::default()
@@ -44,7 +45,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     cache.wait_synced().await;
     report(&format!("synced after {:?}", start.elapsed()), cache.len());
 
-    let (start, rounds) = (Instant::now(), 100);
+    let start = Instant::now();
+    let rounds = 100;
     let nodes: usize = (0..rounds).map(|_| cache.list().len()).sum();
     println!(
         "list() of {} Nodes takes {:?}",

@@ -77,10 +77,8 @@ impl Cached for Service {
     }
 
     fn key(&self) -> Cow<'_, str> {
-        let (namespace, name) = (
-            self.metadata.namespace.as_deref(),
-            self.metadata.name.as_deref(),
-        );
+        let namespace = self.metadata.namespace.as_deref();
+        let name = self.metadata.name.as_deref();
         Cow::Owned(format!(
             "{}/{}",
             namespace.unwrap_or_default(),

@@ -171,15 +171,14 @@ mod tests {
     }
 
     async fn starts(fixed_rate: bool, period: u64, works: &[u64]) -> Vec<u64> {
-        let (begin, starts, shutdown) = (
-            Instant::now(),
-            RefCell::new(Vec::new()),
-            CancellationToken::new(),
-        );
+        let begin = Instant::now();
+        let starts = RefCell::new(Vec::new());
+        let shutdown = CancellationToken::new();
         let run = || {
             let i = starts.borrow().len();
             starts.borrow_mut().push(begin.elapsed().as_secs());
-            let (work, shutdown) = (works[i], shutdown.clone());
+            let work = works[i];
+            let shutdown = shutdown.clone();
             let last = i + 1 == works.len();
             async move {
                 tokio::time::sleep(s(work)).await;
@@ -217,7 +216,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_loop_is_woken_from_its_pause_by_the_cancellation() {
-        let (begin, shutdown) = (Instant::now(), CancellationToken::new());
+        let begin = Instant::now();
+        let shutdown = CancellationToken::new();
         let run = sliding(s(3600), shutdown.clone(), || async {});
         tokio::join!(run, async {
             tokio::time::sleep(s(7)).await;
@@ -228,11 +228,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn items_are_taken_in_order_by_as_many_workers_as_allowed() {
-        let (running, most, seen) = (Cell::new(0), Cell::new(0), RefCell::new(Vec::new()));
+        let running = Cell::new(0);
+        let most = Cell::new(0);
+        let seen = RefCell::new(Vec::new());
         let begin = Instant::now();
         parallel_for(0..10, 4, &CancellationToken::new(), |n| {
             seen.borrow_mut().push(n);
-            let (running, most) = (&running, &most);
+            let running = &running;
+            let most = &most;
             async move {
                 running.set(running.get() + 1);
                 most.set(most.get().max(running.get()));
@@ -255,9 +258,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn cancellation_is_seen_between_items() {
-        let (done, shutdown) = (Cell::new(0), CancellationToken::new());
+        let done = Cell::new(0);
+        let shutdown = CancellationToken::new();
         parallel_for(0..10, 2, &shutdown, |n| {
-            let (done, shutdown) = (&done, &shutdown);
+            let done = &done;
+            let shutdown = &shutdown;
             async move {
                 tokio::time::sleep(s(1)).await;
                 done.set(done.get() + 1);
@@ -272,10 +277,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_run_that_panics_does_not_end_the_loop() {
-        let (runs, shutdown) = (Cell::new(0), CancellationToken::new());
+        let runs = Cell::new(0);
+        let shutdown = CancellationToken::new();
         sliding(s(5), shutdown.clone(), || {
             runs.set(runs.get() + 1);
-            let (run, shutdown) = (runs.get(), shutdown.clone());
+            let run = runs.get();
+            let shutdown = shutdown.clone();
             async move {
                 assert!(run != 1, "a defect");
                 if run == 3 {
@@ -289,11 +296,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_loop_that_panics_is_run_again_ever_more_rarely_and_not_after_a_good_end() {
-        let (begin, starts, shutdown) = (
-            Instant::now(),
-            RefCell::new(Vec::new()),
-            CancellationToken::new(),
-        );
+        let begin = Instant::now();
+        let starts = RefCell::new(Vec::new());
+        let shutdown = CancellationToken::new();
         restarting("test", &shutdown, || {
             starts.borrow_mut().push(begin.elapsed().as_secs());
             let run = starts.borrow().len();

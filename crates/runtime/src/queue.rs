@@ -262,7 +262,8 @@ impl<K: Eq + Hash + Clone> Queue<K> {
 
     fn try_take(&self, max: usize) -> Taken<K> {
         let now = Instant::now();
-        let (name, metrics) = (&self.shared.name, &self.shared.metrics);
+        let name = &self.shared.name;
+        let metrics = &self.shared.metrics;
         let mut inner = self.lock();
         let added = inner.state.promote(now);
         let mut keys = Vec::with_capacity(max.min(inner.state.ready()));

@@ -82,7 +82,8 @@ mod tests {
         attempts: u32,
         outcomes: &[&'static str],
     ) -> (usize, Result<(), &'static str>, Duration) {
-        let (runs, start) = (Cell::new(0), Instant::now());
+        let runs = Cell::new(0);
+        let start = Instant::now();
         let retry = ConflictRetry {
             attempts,
             pause: Duration::from_millis(100),

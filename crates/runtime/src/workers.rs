@@ -43,7 +43,8 @@ pub async fn run_workers<K, F, Fut>(
     F: Fn(Claim<K>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = ()> + Send + 'static,
 {
-    let (tracker, f) = (TaskTracker::new(), Arc::new(f));
+    let tracker = TaskTracker::new();
+    let f = Arc::new(f);
     tracker.spawn(dispatch(
         queue.clone(),
         workers,
@@ -66,10 +67,8 @@ async fn dispatch<K, F, Fut>(
     F: Fn(Claim<K>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = ()> + Send + 'static,
 {
-    let (permits, all) = (
-        Arc::new(Semaphore::new(workers)),
-        Arc::new(Semaphore::new(workers + MAX_WAITING)),
-    );
+    let permits = Arc::new(Semaphore::new(workers));
+    let all = Arc::new(Semaphore::new(workers + MAX_WAITING));
     let next = async || {
         let room = Arc::clone(&all).acquire_owned().await.ok()?;
         // A permit is acquired only when a key is ready, because reacquisitions need permits. A key is taken only with
@@ -90,7 +89,9 @@ async fn dispatch<K, F, Fut>(
             return;
         };
         let claim = Claim::with_permit(Arc::clone(&permit), queue.clone(), key.clone());
-        let (queue, shutdown, f) = (queue.clone(), shutdown.clone(), Arc::clone(&f));
+        let queue = queue.clone();
+        let shutdown = shutdown.clone();
+        let f = Arc::clone(&f);
         tracker.spawn(async move {
             attempt(&queue, &[key], &shutdown, async { f(claim).await }).await;
             drop((permit, room));
@@ -113,7 +114,8 @@ pub async fn run_batch_workers<K, F, Fut>(
     F: Fn(Vec<Claim<K>>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = ()> + Send + 'static,
 {
-    let (tracker, f) = (TaskTracker::new(), Arc::new(f));
+    let tracker = TaskTracker::new();
+    let f = Arc::new(f);
     for _ in 0..workers {
         tracker.spawn(work(
             queue.clone(),

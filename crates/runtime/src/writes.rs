@@ -30,7 +30,8 @@ where
     if is_empty_patch(patch) {
         return Ok(None);
     }
-    let (params, patch) = (PatchParams::default(), Patch::Strategic(patch));
+    let params = PatchParams::default();
+    let patch = Patch::Strategic(patch);
     match subresource {
         Some(subresource) => {
             api.patch_subresource(subresource, name, &params, &patch)
@@ -60,7 +61,8 @@ where
         return Ok(None);
     }
     let request = kube::core::Request::new(api.resource_url());
-    let (params, patch) = (PatchParams::default(), Patch::Strategic(patch));
+    let params = PatchParams::default();
+    let patch = Patch::Strategic(patch);
     let request = match subresource {
         Some(subresource) => request.patch_subresource(subresource, name, &params, &patch),
         None => request.patch(name, &params, &patch),

@@ -92,9 +92,11 @@ async fn a_cache_follows_the_nodes_of_a_real_server() {
         let name = format!("rt-cache-{streaming}");
         create(&nodes, &name).await;
 
-        let (cache, shutdown) = (Cache::<Node>::new(), CancellationToken::new());
+        let cache = Cache::<Node>::new();
+        let shutdown = CancellationToken::new();
         let log = Arc::new(Mutex::new(Vec::new()));
-        let (heard, wanted) = (Arc::clone(&log), name.clone());
+        let heard = Arc::clone(&log);
+        let wanted = name.clone();
         cache.subscribe(Resync::never(), move |event| {
             if *event.object().name == *wanted {
                 heard.lock().push(match event {

@@ -296,7 +296,8 @@ impl Health {
     }
 
     fn may_log(&self, probe: Probe, name: &str) -> bool {
-        let (mut inner, now) = (self.inner(), Instant::now());
+        let mut inner = self.inner();
+        let now = Instant::now();
         let key = (name.to_owned(), probe);
         let is_due = inner
             .complaints

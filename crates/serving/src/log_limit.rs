@@ -31,7 +31,8 @@ impl LogLimit {
 
     /// Returns the number of lines that were suppressed since the last one, if this line may be logged.
     pub(crate) fn admit(&self) -> Option<u64> {
-        let (mut state, now) = (self.state.lock(), Instant::now());
+        let mut state = self.state.lock();
+        let now = Instant::now();
         if state
             .begun
             .is_none_or(|begun| now.duration_since(begun) >= self.period)

@@ -101,7 +101,8 @@ pub fn router(
     for webhook in webhooks {
         let path = format!("/{}", webhook.path.trim_start_matches('/'));
         if let Some(first) = by_path.get(&path) {
-            let (first, second) = (&first.name, &webhook.name);
+            let first = &first.name;
+            let second = &webhook.name;
             tracing::error!(
                 path,
                 first,
@@ -146,7 +147,8 @@ async fn serve(State(served): State<Arc<Served>>, request: Request<Body>) -> Res
     let response = match answer {
         Ok(response) => response,
         Err(refused) => {
-            let (status, reason) = (refused.status.as_u16(), &refused.text);
+            let status = refused.status.as_u16();
+            let reason = &refused.text;
             if let Some(suppressed) = served.log.admit() {
                 tracing::warn!(
                     webhook = webhook.name,

@@ -75,10 +75,8 @@ fn child() {
 }
 
 fn secure() -> Router {
-    let (who, what) = (
-        AuthenticationOptions::default(),
-        AuthorizationOptions::default(),
-    );
+    let who = AuthenticationOptions::default();
+    let what = AuthorizationOptions::default();
     let access = Access::new(who, what, Reviewers::default(), Arc::new(NoAccessMetrics)).unwrap();
     access.guard(Health::new().routes().fallback(serving::not_found))
 }
@@ -275,7 +273,8 @@ async fn send_http2(
             write.flush().await
         };
         let reading = async {
-            let (mut last, mut buffer) = (Vec::new(), vec![0; 1 << 14]);
+            let mut last = Vec::new();
+            let mut buffer = vec![0; 1 << 14];
             while let Ok(n @ 1..) = read.read(&mut buffer).await {
                 last.extend_from_slice(&buffer[..n]);
                 if last.windows(8).any(|bytes| bytes == b"answered") {
@@ -301,7 +300,8 @@ async fn http2_streams_without_window_and_long_paths_do_not_fill_the_memory() {
     ] {
         let server = Server::start("secure");
         assert_eq!(server.probe().await, "HTTP/1.1 200 OK");
-        let (before, address) = (server.peak(), server.address());
+        let before = server.peak();
+        let address = server.address();
         let requests: Vec<_> = (0..100).flat_map(|n| get(2 * n + 1, path)).collect();
         let requests = Arc::new([preface(acknowledged), requests].concat());
         let mut attack = JoinSet::new();
@@ -326,7 +326,8 @@ async fn http2_streams_without_window_and_long_paths_do_not_fill_the_memory() {
 async fn http1_clients_that_read_nothing_do_not_fill_the_memory() {
     let server = Server::start("secure");
     assert_eq!(server.probe().await, "HTTP/1.1 200 OK");
-    let (before, address) = (server.peak(), server.address());
+    let before = server.peak();
+    let address = server.address();
     let request = format!("GET /{} HTTP/1.1\r\nhost: x\r\n\r\n", "x".repeat(8_000));
     let requests = Arc::new(request.repeat(250));
     let mut attack = JoinSet::new();
@@ -351,7 +352,8 @@ async fn http1_clients_that_read_nothing_do_not_fill_the_memory() {
 async fn large_tokens_do_not_fill_the_memory() {
     let server = Server::start("secure");
     assert_eq!(server.probe().await, "HTTP/1.1 200 OK");
-    let (before, address) = (server.peak(), server.address());
+    let before = server.peak();
+    let address = server.address();
     let token = "x".repeat(878 << 10);
     let request = Arc::new(format!(
         "GET /metrics HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n\r\n"
@@ -377,7 +379,8 @@ async fn large_tokens_do_not_fill_the_memory() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn idle_http2_connections_of_three_clients_do_not_close_the_port() {
     let server = Server::start("secure");
-    let (before, address) = (server.peak(), server.address());
+    let before = server.peak();
+    let address = server.address();
     let one = Arc::new([preface(true), get(1, 200)].concat());
     let mut held = Vec::new();
     for from in 2..5 {
@@ -421,7 +424,8 @@ fn webhook() -> Router {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_review_of_many_small_objects_does_not_fill_the_memory() {
     let server = Server::start("webhook");
-    let (before, address) = (server.peak(), server.address());
+    let before = server.peak();
+    let address = server.address();
     let object = format!("[{}{{}}]", "{},".repeat((13 << 19) / 3));
     let review = format!(
         r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"17","object":{object}}}}}"#

@@ -61,10 +61,8 @@ async fn bad_tokens_make_one_log_line_a_second_and_the_rest_is_counted() {
         authentication: Some(client.clone()),
         authorization: Some(client),
     };
-    let (who, what) = (
-        AuthenticationOptions::default(),
-        AuthorizationOptions::default(),
-    );
+    let who = AuthenticationOptions::default();
+    let what = AuthorizationOptions::default();
     let access = Access::new(who, what, reviewers, Arc::new(NoAccessMetrics)).unwrap();
     let router = access.guard(Router::new());
     let send = async || {

@@ -53,7 +53,8 @@ impl Port {
         )
         .unwrap();
         let routes = access.guard(health.routes().fallback(serving::not_found));
-        let (address, shutdown) = (listener.local_address(), CancellationToken::new());
+        let address = listener.local_address();
+        let shutdown = CancellationToken::new();
         tokio::spawn(
             listener
                 .with_plain_routes(plain)

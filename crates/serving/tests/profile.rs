@@ -45,7 +45,8 @@ enum Field {
 }
 
 fn varint(bytes: &mut &[u8]) -> u64 {
-    let (mut value, mut shift) = (0, 0);
+    let mut value = 0;
+    let mut shift = 0;
     loop {
         let (byte, rest) = bytes.split_first().expect("the number goes on");
         *bytes = rest;
@@ -76,10 +77,8 @@ async fn a_busy_function_is_in_the_profile_by_name_and_a_second_profile_is_refus
     };
     assert!(!problem.is_empty());
     // On a busy machine, half a second is too short to be sampled.
-    let (name, began) = (
-        b"a_function_that_burns_the_processor",
-        std::time::Instant::now(),
-    );
+    let name = b"a_function_that_burns_the_processor";
+    let began = std::time::Instant::now();
     while !profile.windows(name.len()).any(|text| text == name)
         && began.elapsed() < Duration::from_secs(60)
     {

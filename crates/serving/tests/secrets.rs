@@ -96,16 +96,15 @@ async fn no_token_is_ever_logged() {
         authentication: Some(client.clone()),
         authorization: Some(client),
     };
-    let (who, what) = (
-        AuthenticationOptions::default(),
-        AuthorizationOptions::default(),
-    );
+    let who = AuthenticationOptions::default();
+    let what = AuthorizationOptions::default();
     let access = Access::new(who, what, reviewers, Arc::new(NoAccessMetrics)).unwrap();
     let router = access.guard(Router::new().fallback(serving::not_found));
     for (token, status) in [("good-token", 404), ("weak-token", 403), ("bad-token", 401)] {
         assert_eq!(call(&router, token).await, status, "{token}");
     }
-    let (reason, message) = ("Forbidden".to_owned(), "no".to_owned());
+    let reason = "Forbidden".to_owned();
+    let message = "no".to_owned();
     let refused = Action::Status {
         code: 403,
         reason,

@@ -133,10 +133,8 @@ impl CertificatePlaces {
             std::env::split_paths(&self.directories).filter(|path| !path.as_os_str().is_empty());
         found.extend(directories.flat_map(|directory| in_directory(&directory)));
         loaded(found, || {
-            let (file, directories) = (
-                self.file.to_string_lossy(),
-                self.directories.to_string_lossy(),
-            );
+            let file = self.file.to_string_lossy();
+            let directories = self.directories.to_string_lossy();
             format!(
                 "no certificate could be loaded from {FILE_VARIABLE}={file:?} and {DIRECTORIES_VARIABLE}={directories:?}; name \
                  readable files with certificates in the form of PEM, or remove the variables"

@@ -15,7 +15,8 @@ const PAGE: usize = 50;
 
 /// Returns an action about a route table of the VPC in the CEN.
 async fn query(api: &Api, action: &'static str, cen: &str, table: &str) -> Result<Query> {
-    let (vpc, region) = (api.metadata.vpc().await?, api.metadata.region().await?);
+    let vpc = api.metadata.vpc().await?;
+    let region = api.metadata.region().await?;
     let query = Query::new(CBN, action)
         .set("CenId", cen)
         .set("ChildInstanceType", "VPC")

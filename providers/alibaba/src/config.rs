@@ -176,7 +176,8 @@ impl Config {
     /// *Invalid*, with all mistakes.
     pub fn read(setup: &Setup) -> Result<Self> {
         let global = global(setup)?;
-        let (mut file, mut flags) = (Variables::of(&global), Variables::of(&setup.flags));
+        let mut file = Variables::of(&global);
+        let mut flags = Variables::of(&setup.flags);
         let mut variables = Variables::of(&setup.environment);
         let features = file.get(&FEATURES).unwrap_or_default();
         let has = |name: &str| features.get(name).is_some_and(|name| name == "true");

@@ -117,7 +117,8 @@ impl Endpoints {
         if !self.fence.is_open() || self.cluster.api().is_err() {
             return;
         }
-        let (this, name) = (self.clone(), names(service));
+        let this = self.clone();
+        let name = names(service);
         tokio::spawn(async move {
             match this.read(&name, false).await {
                 Ok(Some(_)) => {
@@ -199,7 +200,8 @@ impl Endpoints {
 
     /// Has a Service synced again after some time.
     pub(crate) fn look_again(&self, service: &Service) {
-        let (this, name) = (self.clone(), names(service));
+        let this = self.clone();
+        let name = names(service);
         tokio::spawn(async move {
             tokio::time::sleep(AGAIN).await;
             this.notify(&name, &jiff::Timestamp::now().to_string())
@@ -224,10 +226,8 @@ impl Endpoints {
                             tracing::warn!(%error, "cannot watch EndpointSlices");
                             tokio::time::sleep(AGAIN).await;
                             // Changes may have been missed.
-                            let (all, now) = (
-                                this.followed.lock().clone(),
-                                jiff::Timestamp::now().to_string(),
-                            );
+                            let all = this.followed.lock().clone();
+                            let now = jiff::Timestamp::now().to_string();
                             for name in all.keys() {
                                 this.changed(name, &now).await;
                             }

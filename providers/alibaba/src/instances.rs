@@ -368,10 +368,8 @@ impl Nodes {
             if is_known(node) {
                 return Ok(Arc::clone(node));
             }
-            let (list, ips) = (
-                list.as_ref().map_err(Clone::clone)?,
-                internal_addresses(node),
-            );
+            let list = list.as_ref().map_err(Clone::clone)?;
+            let ips = internal_addresses(node);
             let found: Vec<_> = list
                 .machines()
                 .iter()
@@ -486,7 +484,8 @@ impl Instances for Nodes {
                 .map(|node| lingjun::state(api, node, request)),
         );
         let (lingjun, ecs) = join(lingjun, self.of_ecs(&ecs, request)).await;
-        let (mut lingjun, mut ecs) = (lingjun.into_iter(), ecs.into_iter());
+        let mut lingjun = lingjun.into_iter();
+        let mut ecs = ecs.into_iter();
         let state = |node: &Arc<Node>| match exclusion(node) {
             Some(reason) => Err(Error::invalid(reason)),
             None => if is_lingjun(node) {

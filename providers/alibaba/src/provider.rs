@@ -70,13 +70,15 @@ impl Alibaba {
         furnish: impl Fn(Builder) -> Builder + Send + Sync + 'static,
     ) -> Result<Self> {
         let config = Config::read(setup)?;
-        let (of_setup, agent) = (setup.clone(), format!("ClusterId/{}", config.cluster));
+        let of_setup = setup.clone();
+        let agent = format!("ClusterId/{}", config.cluster);
         let furnish: Furnish = Arc::new(move |http: Builder| {
             let series = Requests(Arc::clone(&of_setup.metrics));
             furnish(http.setup(&of_setup).user_agent(&*agent).own_series(series))
         });
         let api = Api::new(config, setup, &furnish)?;
-        let (source, cluster) = (Source::new(api.clone()), ClusterView::new(EVENT_SOURCE));
+        let source = Source::new(api.clone());
+        let cluster = ClusterView::new(EVENT_SOURCE);
         let ids = Ids::default();
         let inventory = Inventory::new(source.clone()).measured(Arc::clone(&setup.metrics));
         let routes = VpcRoutes::new(api.clone(), cluster.clone(), inventory.clone());
@@ -177,8 +179,10 @@ impl CloudProvider for Alibaba {
         self.load_balancers.set_caches(Arc::clone(&caches));
         self.cluster.set_caches(Arc::clone(&caches));
         if let Some((shutdown, cluster)) = self.context.get().cloned() {
-            let (load_balancers, ids) = (Arc::clone(&self.load_balancers), Arc::clone(&self.ids));
-            let (view, fence) = (self.cluster.clone(), self.fence.clone());
+            let load_balancers = Arc::clone(&self.load_balancers);
+            let ids = Arc::clone(&self.ids);
+            let view = self.cluster.clone();
+            let fence = self.fence.clone();
             let task = services::Labels {
                 cluster: view,
                 load_balancers,

@@ -50,10 +50,12 @@ pub(crate) struct VpcRoutes {
 
 impl VpcRoutes {
     pub(crate) fn new(api: Api, cluster: ClusterView, inventory: Inventory<Source>) -> Self {
-        let (of_changes, of_checks) = (api.clone(), api.clone());
+        let of_changes = api.clone();
+        let of_checks = api.clone();
         let locks: Arc<provider_kit::keyed_lock::KeyedLock<String>> = Arc::default();
         let changes = Coalescer::answering_each(move |(table, change), entries: Vec<Value>| {
-            let (api, locks) = (of_changes.clone(), Arc::clone(&locks));
+            let api = of_changes.clone();
+            let locks = Arc::clone(&locks);
             async move {
                 let _lock = locks.lock(table).await;
                 let mut outcomes = Vec::with_capacity(entries.len());
@@ -88,7 +90,8 @@ impl VpcRoutes {
         let query = query
             .set("RouteEntryType", "Custom")
             .set("NextHopType", "Instance");
-        let (size, shared) = (("MaxResult", 100), SharedPriority::default());
+        let size = ("MaxResult", 100);
+        let shared = SharedPriority::default();
         let id = |entry: &Entry| entry.route_entry_id.clone();
         let found = self
             .api

@@ -67,7 +67,9 @@ impl Labels {
         if is_leaving {
             self.ids.lock().remove(uid);
             if has_finalizer(service) && !is_abandoned(service) {
-                let (cluster, nodes, callbacks) = (&self.cluster_name, &[][..], &());
+                let cluster = &self.cluster_name;
+                let nodes = &[][..];
+                let callbacks = &();
                 self.load_balancers
                     .delete(LoadBalancerRequest {
                         cluster,

@@ -201,10 +201,8 @@ mod tests {
     use super::*;
 
     fn keys(token: Option<&str>) -> Keys {
-        let (access_key, secret_key) = (
-            "YourAccessKeyId".to_owned(),
-            "YourAccessKeySecret".to_owned().into(),
-        );
+        let access_key = "YourAccessKeyId".to_owned();
+        let secret_key = "YourAccessKeySecret".to_owned().into();
         Keys {
             access_key,
             secret_key,

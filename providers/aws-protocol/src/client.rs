@@ -64,10 +64,8 @@ impl Aws {
         furnish: impl Fn(Builder) -> Builder + Send + Sync + 'static,
     ) -> Result<Self> {
         let (setup, environment) = (setup.clone(), setup.environment.clone());
-        let (is_offline, variables) = (
-            environment.is_offline(),
-            Profile::of_environment(&environment),
-        );
+        let is_offline = environment.is_offline();
+        let variables = Profile::of_environment(&environment);
         let profile = match is_offline {
             true => Profile::default(),
             false => Profile::of_files(&environment, profile_name(&variables).0)?,
@@ -172,10 +170,8 @@ impl Client {
             connection.transport(|http| http.budget(budget).paging(paging))
         };
         let transports = budgets.iter().map(transport).collect::<Result<Vec<_>>>()?;
-        let (reads, changes) = (
-            transports[0].clone(),
-            transports[transports.len() - 1].clone(),
-        );
+        let reads = transports[0].clone();
+        let changes = transports[transports.len() - 1].clone();
         Ok(Self {
             reads,
             changes,

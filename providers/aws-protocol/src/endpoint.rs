@@ -162,10 +162,8 @@ impl Endpoints {
     }
 
     fn default(&self, service: &Service, region: &str) -> String {
-        let (is_fips, is_dual) = (
-            self.flag("use_fips_endpoint"),
-            self.flag("use_dualstack_endpoint"),
-        );
+        let is_fips = self.flag("use_fips_endpoint");
+        let is_dual = self.flag("use_dualstack_endpoint");
         let partition = PARTITIONS
             .into_iter()
             .find(|(prefix, ..)| region.starts_with(prefix));

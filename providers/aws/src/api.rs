@@ -241,7 +241,8 @@ impl Identity {
 
     /// Returns the cluster's tag among these; `None` without a cluster ID.
     fn tag_of<'a>(&self, tags: &'a [Tag]) -> Option<Option<&'a Tag>> {
-        let (id, key) = (self.cluster.as_deref()?, self.tag_key()?);
+        let id = self.cluster.as_deref()?;
+        let key = self.tag_key()?;
         let legacy = tags
             .iter()
             .find(|tag| tag.key == LEGACY_TAG && tag.value == id);

@@ -193,7 +193,8 @@ impl Config {
             .get(&ZONE)
             .and_then(|zone| region_of(&zone))
             .or_else(|| file.get(&REGION));
-        let (legacy, id) = (file.get(&LEGACY_ID), file.get(&CLUSTER_ID));
+        let legacy = file.get(&LEGACY_ID);
+        let id = file.get(&CLUSTER_ID);
         if legacy.is_some() && id.is_some() && legacy != id {
             file.refuse(
                 &CLUSTER_ID,
@@ -336,10 +337,8 @@ fn tagging(setup: &Setup) -> Result<Option<Tagging>> {
     }
     flags.get(&TAG_SYNCS);
     flags.get(&TAG_BATCHES);
-    let (rate, burst) = (
-        flags.get(&TAG_RATE).unwrap_or_default(),
-        flags.get(&TAG_BURST).unwrap_or_default(),
-    );
+    let rate = flags.get(&TAG_RATE).unwrap_or_default();
+    let burst = flags.get(&TAG_BURST).unwrap_or_default();
     flags.finish()?;
     Ok(Some(Tagging {
         tags,

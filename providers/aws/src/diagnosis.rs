@@ -77,10 +77,8 @@ fn forbidden(action: &str, error: &Error) -> Finding {
 
 /// Checks each permission to read with one request.
 async fn permissions(api: &Api) -> Vec<Finding> {
-    let (ec2, elbv2) = (
-        (&api.aws.ec2, "ec2", 5),
-        (&api.aws.elbv2, "elasticloadbalancing", 1),
-    );
+    let ec2 = (&api.aws.ec2, "ec2", 5);
+    let elbv2 = (&api.aws.elbv2, "elasticloadbalancing", 1);
     let reads = [
         (ec2, "DescribeInstances"),
         (ec2, "DescribeInstanceTopology"),
@@ -91,7 +89,8 @@ async fn permissions(api: &Api) -> Vec<Finding> {
         (elbv2, "DescribeLoadBalancers"),
         (elbv2, "DescribeTargetGroups"),
     ];
-    let (mut allowed, mut findings) = (Vec::new(), Vec::new());
+    let mut allowed = Vec::new();
+    let mut findings = Vec::new();
     for ((client, service, size), action) in reads {
         let permission = format!("{service}:{action}");
         match client

@@ -70,10 +70,8 @@ async fn interfaces(
             ids.iter().filter_map(|id| address(id)),
         )
         .page(PAGE);
-    let (keep, key) = (
-        |network_interface: NetworkInterface| network_interface,
-        |network_interface: &NetworkInterface| network_interface.network_interface_id.clone(),
-    );
+    let keep = |network_interface: NetworkInterface| network_interface;
+    let key = |network_interface: &NetworkInterface| network_interface.network_interface_id.clone();
     let found = api
         .aws
         .ec2

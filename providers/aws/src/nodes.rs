@@ -30,7 +30,8 @@ impl Nodes {
         let instance = match found {
             Found::Present(instance) => instance,
             Found::Gone(gone) if is_young(node, self.grace, Timestamp::now()) => {
-                let (reason, grace) = (gone.reason(), self.grace.as_secs());
+                let reason = gone.reason();
+                let grace = self.grace.as_secs();
                 return Err(Error::other(format!(
                     "{reason}; Node {} is younger than {grace} s and stays: EC2 shows new instances late",
                     node.name

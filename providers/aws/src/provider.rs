@@ -64,12 +64,14 @@ impl Ec2 {
             furnish(http.own_series(Requests(Arc::clone(&series))))
         })?;
         let tagger = config.tagging.clone();
-        let (api, cluster) = (Api::new(aws, config), ClusterView::new(EVENT_SOURCE));
+        let api = Api::new(aws, config);
+        let cluster = ClusterView::new(EVENT_SOURCE);
         let inventory = Inventory::new(Source::new(api.clone())).measured(Arc::clone(metrics));
         let tagger = tagger
             .map(|tagging| Tagger::new(api.clone(), tagging, cluster.clone(), Arc::clone(metrics)));
         let routes = VpcRoutes::new(api.clone(), inventory.clone());
-        let (labels, grace) = (Labels::new(api.clone()), api.config.grace);
+        let labels = Labels::new(api.clone());
+        let grace = api.config.grace;
         Ok(Self {
             load_balancers: load_balancers::balancers(api.clone(), inventory.clone(), &cluster),
             routes: RouteTable::new(routes, cluster.clone()),
@@ -122,7 +124,8 @@ impl CloudProvider for Ec2 {
         self.load_balancers.set_caches(Arc::clone(&caches));
         self.cluster.set_caches(caches);
         if let (Some(tagger), Some(context)) = (&self.tagger, self.context.get()) {
-            let (tagger, stop) = (Arc::clone(tagger), context.shutdown.clone());
+            let tagger = Arc::clone(tagger);
+            let stop = context.shutdown.clone();
             tokio::spawn(async move { stop.run_until_cancelled(tagger.run()).await });
         }
     }

@@ -70,10 +70,8 @@ impl VpcRoutes {
 
     /// Reads `RouteTableID`, or else the one table of the VPC with the cluster's tag.
     async fn read(&self) -> Result<Table> {
-        let (identity, forced) = (
-            self.api.identity().await?,
-            self.api.config.route_table.as_ref(),
-        );
+        let identity = self.api.identity().await?;
+        let forced = self.api.config.route_table.as_ref();
         let query = Query::new("DescribeRouteTables");
         let query = match forced {
             Some(id) => query.filter("route-table-id", [id]),

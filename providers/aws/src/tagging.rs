@@ -123,7 +123,8 @@ impl Tagger {
 
     /// Compares the Nodes with what was done, and returns the instances to tag and to untag now.
     fn plan(&self, nodes: Vec<Arc<Node>>) -> (Batch, Batch) {
-        let (now, mut state) = (Instant::now(), self.state());
+        let now = Instant::now();
+        let mut state = self.state();
         let mut missing: HashSet<_> = state.work.keys().cloned().collect();
         for node in nodes {
             // A Node without provider ID gets one soon. Fargate has no instance.
@@ -170,7 +171,8 @@ impl Tagger {
                 .map(|(id, work)| (id.clone(), Arc::clone(&work.node)))
                 .collect()
         };
-        let (mut tagged, leaving) = (batch(tagged), batch(leaving));
+        let mut tagged = batch(tagged);
+        let leaving = batch(leaving);
         tagged.truncate(self.allowance(&mut state, tagged.len(), now));
         (tagged, leaving)
     }

@@ -230,10 +230,8 @@ fn addresses_are_grouped_by_family_in_the_order_of_the_devices() {
 
 #[test]
 fn young_nodes_stay_for_the_grace_period() {
-    let (now, grace) = (
-        "2026-01-01T00:10:00Z".parse().unwrap(),
-        Duration::from_secs(300),
-    );
+    let now = "2026-01-01T00:10:00Z".parse().unwrap();
+    let grace = Duration::from_secs(300);
     for (created, is_kept) in [
         ("2026-01-01T00:09:00Z", true),
         ("2026-01-01T00:05:00Z", false),

@@ -458,7 +458,8 @@ pub(crate) fn name_of(id: &str) -> &str {
 /// Returns the group and the name in a resource's ID.
 pub(crate) fn place_of(id: &str) -> Option<(ResourceGroup, &str)> {
     let parts: Vec<&str> = id.trim_start_matches('/').split('/').collect();
-    let (subscription, group) = (*parts.get(1)?, *parts.get(3)?);
+    let subscription = *parts.get(1)?;
+    let group = *parts.get(3)?;
     let is_id = parts[0].eq_ignore_ascii_case("subscriptions")
         && parts[2].eq_ignore_ascii_case("resourceGroups");
     let group = ResourceGroup {

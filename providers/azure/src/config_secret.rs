@@ -57,7 +57,9 @@ impl ConfigSecret {
             None => is_named && setup.config.is_none(),
         };
         let mut get = |declared: &Variable<String>| flags.get(declared).unwrap_or_default();
-        let (name, namespace, key) = (get(&SECRET_NAME), get(&SECRET_NAMESPACE), get(&SECRET_KEY));
+        let name = get(&SECRET_NAME);
+        let namespace = get(&SECRET_NAMESPACE);
+        let key = get(&SECRET_KEY);
         is_there.then(|| Self {
             path: format!("/api/v1/namespaces/{namespace}/secrets/{name}"),
             key,

@@ -73,7 +73,8 @@ impl Identity {
         secret: Option<ConfigSecret>,
         tenant: &str,
     ) -> Self {
-        let (file, environment) = (setup.config.clone(), setup.environment.clone());
+        let file = setup.config.clone();
+        let environment = setup.environment.clone();
         Self {
             connect,
             config,

@@ -71,10 +71,8 @@ fn request(operation: &str) -> Option<String> {
 
 impl GoSeries {
     pub(crate) fn new(config: &Config, metrics: &Arc<dyn CloudMetrics>) -> Self {
-        let (group, subscription) = (
-            config.nodes.name.clone(),
-            config.load_balancers.subscription.clone(),
-        );
+        let group = config.nodes.name.clone();
+        let subscription = config.load_balancers.subscription.clone();
         Self {
             metrics: Arc::clone(metrics),
             group,

@@ -84,7 +84,8 @@ fn arm(
 ) -> Result<Arm> {
     let file = &config.file;
     let tokens = |tenant: &str| {
-        let (connect, config) = (Arc::clone(connect), Arc::clone(config));
+        let connect = Arc::clone(connect);
+        let config = Arc::clone(config);
         Arc::new(Tokens::of(Identity::new(
             connect,
             config,
@@ -151,8 +152,10 @@ impl Azure {
         change: impl Fn(Builder) -> Builder + Send + Sync + 'static,
     ) -> Result<Self> {
         let (change, cluster): (Change, _) = (Arc::new(change), ClusterView::new(EVENT_SOURCE));
-        let (pod_blocks, setup_of) = (pod_blocks(setup)?, setup.clone());
-        let (parts, context) = (OnceLock::new(), OnceLock::new());
+        let pod_blocks = pod_blocks(setup)?;
+        let setup_of = setup.clone();
+        let parts = OnceLock::new();
+        let context = OnceLock::new();
         let provider = Self {
             setup: setup_of,
             change,
@@ -170,8 +173,10 @@ impl Azure {
 
     /// Creates the parts for a configuration.
     fn parts_of(&self, setup: &Setup, secret: Option<&ConfigSecret>) -> Result<Parts> {
-        let (config, cluster) = (Arc::new(Config::read(setup)?), self.cluster.clone());
-        let (own, its_setup) = (Arc::clone(&self.change), setup.clone());
+        let config = Arc::new(Config::read(setup)?);
+        let cluster = self.cluster.clone();
+        let own = Arc::clone(&self.change);
+        let its_setup = setup.clone();
         let connect: Connect =
             Arc::new(move |base: &str| own(Transport::builder(base).setup(&its_setup)));
         let arm = Arc::new(arm(&config, setup, &connect, secret, |http| {
@@ -387,11 +392,9 @@ impl CloudProvider for Azure {
             until(Box::pin(secret.follow(self.setup.clone(), config)));
         }
         if let (Some(blocks), Some(parts)) = (self.pod_blocks.clone(), self.parts.get()) {
-            let (arm, machines, config) = (
-                Arc::clone(&parts.arm),
-                parts.machines.clone(),
-                parts.config.clone(),
-            );
+            let arm = Arc::clone(&parts.arm);
+            let machines = parts.machines.clone();
+            let config = parts.config.clone();
             let source = SetLengths {
                 blocks: blocks.clone(),
                 machines,

@@ -27,10 +27,8 @@ pub(crate) struct RouteTable {
 impl RouteTable {
     fn key(&self) -> DocumentKey {
         let config = self.config.get();
-        let (group, name) = (
-            config.route_table.clone(),
-            config.file.route_table_name.clone(),
-        );
+        let group = config.route_table.clone();
+        let name = config.file.route_table_name.clone();
         DocumentKey {
             kind: DocumentKind::RouteTable,
             group,
@@ -107,10 +105,8 @@ impl RouteCloud for RouteTable {
             self.unmanaged.lock().push(route.clone());
             return Ok(());
         }
-        let (name, destination) = (
-            name_of(&node, &route.destination),
-            route.destination.clone(),
-        );
+        let name = name_of(&node, &route.destination);
+        let destination = route.destination.clone();
         let add = move |table: &mut Value| {
             if table.is_null() {
                 *table = json!({"location": config.file.location, "properties": {}});

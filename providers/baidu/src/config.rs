@@ -98,8 +98,10 @@ impl Config {
     pub fn read(setup: &Setup) -> Result<Self> {
         let is_offline = setup.environment.is_offline();
         let (path, file) = file(setup)?;
-        let (mut keys, mut variables) = (Variables::of(&file), Variables::of(&setup.environment));
-        let (endpoint, region) = (keys.get(&ENDPOINT), keys.get(&REGION));
+        let mut keys = Variables::of(&file);
+        let mut variables = Variables::of(&setup.environment);
+        let endpoint = keys.get(&ENDPOINT);
+        let region = keys.get(&REGION);
         let of_endpoint = || {
             REGION_FORM.parse(
                 endpoint

@@ -250,7 +250,8 @@ mod tests {
         ] {
             request.headers_mut().insert(name, value.parse().unwrap());
         }
-        let (access_key, secret_key) = ("a".repeat(32), SecretString::from("b".repeat(32)));
+        let access_key = "a".repeat(32);
+        let secret_key = SecretString::from("b".repeat(32));
         let keys = Keys {
             access_key,
             secret_key,

@@ -51,11 +51,10 @@ impl Baidu {
     /// open.
     #[must_use]
     pub fn new(config: Config, connections: [Transport; 3], fence: Fence) -> Self {
-        let (api, cluster) = (
-            Api::new(Arc::new(config), connections),
-            ClusterView::new(EVENT_SOURCE),
-        );
-        let (source, caches) = (Source(api.clone()), SharedCaches::default());
+        let api = Api::new(Arc::new(config), connections);
+        let cluster = ClusterView::new(EVENT_SOURCE);
+        let source = Source(api.clone());
+        let caches = SharedCaches::default();
         let inventory = Inventory::new(source.clone()).measured(api.bcc.metrics());
         let place = Arc::new(Place::new(inventory.clone(), cluster.clone()));
         let routes = RouteRules::new(inventory.clone(), Arc::clone(&place), cluster.clone());

@@ -109,11 +109,9 @@ impl RouteRules {
                 let Some(node) = rule.nexthop_id.as_ref().and_then(|id| nodes.get(id)) else {
                     continue;
                 };
-                let (one, id, another) = (
-                    &rule.destination_address,
-                    &other.route_rule_id,
-                    &other.destination_address,
-                );
+                let one = &rule.destination_address;
+                let id = &other.route_rule_id;
+                let another = &other.destination_address;
                 let text = format!(
                     "the route to {one} overlaps route rule {id} to {another}, which is not this cluster's"
                 );
@@ -143,7 +141,8 @@ impl Rule {
 #[async_trait]
 impl RouteCloud for RouteRules {
     async fn list(&self) -> Result<Vec<CloudRoute>> {
-        let (rules, nodes) = (self.table().await?.route_rules, self.nodes());
+        let rules = self.table().await?.route_rules;
+        let nodes = self.nodes();
         self.report_conflicts(&rules, &nodes);
         let description = self.instances.source().0.config.description();
         let mut routes = Vec::new();
@@ -170,7 +169,8 @@ impl RouteCloud for RouteRules {
             } else {
                 Target::Gone(id)
             };
-            let (name, destination) = (rule.route_rule_id, rule.destination_address);
+            let name = rule.route_rule_id;
+            let destination = rule.destination_address;
             routes.push(CloudRoute {
                 name,
                 destination,
@@ -234,10 +234,8 @@ impl RouteCloud for RouteRules {
             );
             return Ok(());
         }
-        let (table, is_ipv6) = (
-            self.table().await?.route_table_id,
-            route.destination.contains(':'),
-        );
+        let table = self.table().await?.route_table_id;
+        let is_ipv6 = route.destination.contains(':');
         let mut body = json!({
             "routeTableId": table, "nexthopType": "custom", "nexthopId": id,
             "sourceAddress": if is_ipv6 { "::/0" } else { "0.0.0.0/0" },

@@ -114,7 +114,8 @@ impl Api {
         path: &'static str,
         key: fn(&T) -> K,
     ) -> Result<Vec<T>> {
-        let (call, collection) = (Call::get(path, &[]), path.trim_start_matches("/v2/"));
+        let call = Call::get(path, &[]);
+        let collection = path.trim_start_matches("/v2/");
         Ok(self
             .http
             .list(

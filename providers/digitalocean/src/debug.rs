@@ -34,7 +34,8 @@ pub(crate) async fn serve(address: String, api: Api) {
 }
 
 async fn answer(mut stream: TcpStream, api: &Api) -> std::io::Result<()> {
-    let (mut request, mut part) = (Vec::new(), [0; 1024]);
+    let mut request = Vec::new();
+    let mut part = [0; 1024];
     while !request.windows(4).any(|window| window == b"\r\n\r\n") && request.len() < MOST {
         match stream.read(&mut part).await? {
             0 => return Ok(()),

@@ -176,9 +176,8 @@ impl MachineSource for Api {
 
     async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<Droplet>> {
         let call = Call::get("/v2/droplets", &[]).query("name", name);
-        let (shared_priority, id) = (SharedPriority::of(priority), |droplet: &Droplet| {
-            droplet.id.clone()
-        });
+        let shared_priority = SharedPriority::of(priority);
+        let id = |droplet: &Droplet| droplet.id.clone();
         Ok(self
             .http
             .list(call, "droplets", &shared_priority, |droplet| droplet, id)
@@ -240,7 +239,8 @@ impl Droplets {
         let Ok(list) = self.inventory.snapshot(priority(request)).await else {
             return nodes.iter().cloned().map(Ok).collect();
         };
-        let (region, vpc) = (self.api.region().ok(), self.vpc.as_deref());
+        let region = self.api.region().ok();
+        let vpc = self.vpc.as_deref();
         let known = |node: &Arc<Node>| {
             let Some(ip) = address(node) else {
                 return Ok(Arc::clone(node));

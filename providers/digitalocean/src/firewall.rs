@@ -124,10 +124,8 @@ fn admit_service(
         .unwrap_or_default();
     let mut annotations = Annotations::of(service);
     let is_managed = annotations.get(&FIREWALL_MANAGED) != Some(false);
-    let (of, network) = (
-        annotations.get(&TYPE).unwrap_or(default),
-        annotations.get(&NETWORK).unwrap_or_default(),
-    );
+    let of = annotations.get(&TYPE).unwrap_or(default);
+    let network = annotations.get(&NETWORK).unwrap_or_default();
     if !is_managed || service.metadata.deletion_timestamp.is_some() {
         return Ok(());
     }
@@ -188,7 +186,9 @@ pub(crate) struct WorkerFirewall {
 impl WorkerFirewall {
     /// Reconciles the firewall when a Service has changed, and every five minutes. Never returns.
     pub(crate) async fn run(self, caches: Arc<dyn Caches>) {
-        let (mut known, mut id, mut pause) = (None::<(Firewall, Instant)>, None, FIRST_PAUSE);
+        let mut known = None::<(Firewall, Instant)>;
+        let mut id = None;
+        let mut pause = FIRST_PAUSE;
         loop {
             let desired = self.desired(&caches.services());
             if known

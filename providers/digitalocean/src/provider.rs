@@ -47,7 +47,8 @@ impl DigitalOcean {
     /// Creates a provider over these connections: to the API, and to the metadata service of its machine.
     #[must_use]
     pub fn new(config: Config, cloud: Transport, metadata: Transport) -> Self {
-        let (api, cluster) = (Api::new(cloud), ClusterView::new(EVENT_SOURCE));
+        let api = Api::new(cloud);
+        let cluster = ClusterView::new(EVENT_SOURCE);
         let droplets = Droplets {
             inventory: Inventory::new(api.clone()),
             api: api.clone(),
@@ -95,10 +96,8 @@ impl DigitalOcean {
         }
         if let Some(config) = self.config.firewall.clone() {
             let metrics = FirewallMetrics(self.api.http.metrics());
-            let (api, deduplicator) = (
-                self.api.clone(),
-                EventDeduplicator::new(self.cluster.events().clone()),
-            );
+            let api = self.api.clone();
+            let deduplicator = EventDeduplicator::new(self.cluster.events().clone());
             let firewall = WorkerFirewall {
                 api,
                 config,

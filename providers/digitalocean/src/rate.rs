@@ -45,7 +45,8 @@ impl Connector for Limited {
         request: Request<Bytes>,
         limit: BodyLimit,
     ) -> BoxFuture<'static, Result<Response<Bytes>, NoAnswer>> {
-        let (at, inner) = (self.slot(), Arc::clone(&self.inner));
+        let at = self.slot();
+        let inner = Arc::clone(&self.inner);
         async move {
             sleep_until(at).await;
             inner.carry(request, limit).await

@@ -327,7 +327,8 @@ impl Api {
         connector: &Arc<dyn Connector>,
     ) -> Result<Self> {
         let config = Arc::new(config);
-        let (metrics, connection) = (Arc::clone(&setup.metrics), Arc::clone(connector));
+        let metrics = Arc::clone(&setup.metrics);
+        let connection = Arc::clone(connector);
         let credentials = Credentials {
             config: Arc::clone(&config),
             connector: connection,
@@ -373,7 +374,8 @@ impl Api {
                     .error_mapping(|refusal| meaning_of(&refusal.code)),
             )
         };
-        let (http, polled) = (connection(20, 200)?, connection(10, 20)?);
+        let http = connection(20, 200)?;
+        let polled = connection(10, 20)?;
         let operations = Operations::new(POLL, PER_POLL, move |ids: Vec<String>| {
             poll(polled.clone(), ids)
         });

@@ -200,10 +200,8 @@ impl Config {
             text: String::new(),
         };
         let mut file = GitConfigSettings::of(&setup.config.clone().unwrap_or_else(none));
-        let (mut variables, mut flags) = (
-            Variables::of(&setup.environment),
-            Variables::of(&setup.flags),
-        );
+        let mut variables = Variables::of(&setup.environment);
+        let mut flags = Variables::of(&setup.flags);
         let tokens = token_source(&mut file, &mut variables);
         let alpha = file.all(&ALPHA);
         let mut flag = |flag| flags.get(flag).unwrap_or_default();
@@ -332,7 +330,8 @@ fn token_source(file: &mut GitConfigSettings, variables: &mut Variables<'_>) -> 
             file.refuse(&TOKEN_BODY, "is no JSON");
             serde_json::Value::Null
         });
-    let (path, home) = (variables.get(&CREDENTIALS), variables.get(&HOME));
+    let path = variables.get(&CREDENTIALS);
+    let home = variables.get(&HOME);
     match file.get(&TOKEN_URL).as_deref() {
         None | Some("") => TokenSource::Metadata,
         Some("nil") => {

@@ -210,13 +210,11 @@ impl Api {
         let call = filter
             .iter()
             .fold(call, |call, filter| call.query("filter", filter));
-        let (rules, unreachable) = (
-            ListProperties {
-                what: "instances",
-                totals: false,
-            },
-            Mutex::new(Vec::new()),
-        );
+        let rules = ListProperties {
+            what: "instances",
+            totals: false,
+        };
+        let unreachable = Mutex::new(Vec::new());
         let page = async |mut token: String| {
             // Pages without an instance of these zones are common in projects with several regions, and end no list.
             for _ in 0..EMPTY_PAGES {
@@ -234,7 +232,8 @@ impl Api {
                     ..
                 } = read.await?;
                 let is_bare = scopes.values().all(|zone| zone.instances.is_empty());
-                let (mut items, mut missing) = (Vec::new(), unreachables);
+                let mut items = Vec::new();
+                let mut missing = unreachables;
                 for (scope, zone) in scopes
                     .into_iter()
                     .filter(|(scope, _)| has(last_part(scope)))
@@ -343,7 +342,8 @@ impl MachineSource for Source {
 
     /// Lists the instances of all zones that Nodes may be in. A zone that does not answer is an error of its Nodes alone.
     async fn list(&self, shared_priority: &SharedPriority) -> Result<ListResult<Instance>> {
-        let (place, prefix) = (self.api.place().await?, &self.api.config.node_prefix);
+        let place = self.api.place().await?;
+        let prefix = &self.api.config.node_prefix;
         let filter = (!prefix.is_empty()).then(|| format!("name eq {prefix}.*"));
         let is_ours = |zone: &str| self.api.is_managed(&place.zone, zone);
         let (reading, missing) = self
@@ -376,9 +376,8 @@ impl MachineSource for Source {
 
     async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<Instance>> {
         let place = self.api.place().await?;
-        let (filter, is_ours) = (names_filter([name]), |zone: &str| {
-            self.api.is_managed(&place.zone, zone)
-        });
+        let filter = names_filter([name]);
+        let is_ours = |zone: &str| self.api.is_managed(&place.zone, zone);
         let shared_priority = SharedPriority::of(priority);
         let (reading, missing) = self
             .api

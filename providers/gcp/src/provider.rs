@@ -67,11 +67,9 @@ impl Gce {
     pub fn new(config: Config, setup: &Setup, connector: &Arc<dyn Connector>) -> Result<Self> {
         let api = Api::new(config, setup, connector)?;
         let cluster = ClusterView::new(EVENT_SOURCE);
-        let (kubernetes, cluster_name, caches) = (
-            Kubernetes::new(cluster.clone()),
-            Arc::default(),
-            Arc::default(),
-        );
+        let kubernetes = Kubernetes::new(cluster.clone());
+        let cluster_name = Arc::default();
+        let caches = Arc::default();
         let inventory = Inventory::new(Source::new(api.clone()))
             .max_age(api.config.max_age)
             .measured(api.http.metrics());
@@ -188,7 +186,8 @@ impl CloudProvider for Gce {
             Arc::clone(&self.api.config),
             self.api.http.metrics(),
         )));
-        let (instances, cluster) = (self.instances.0.clone(), self.kubernetes.cluster.clone());
+        let instances = self.instances.0.clone();
+        let cluster = self.kubernetes.cluster.clone();
         match self.api.config.pod_ranges.clone() {
             None => {}
             Some(PodRanges::Cluster(blocks, reserved)) => {

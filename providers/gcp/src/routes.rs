@@ -130,7 +130,8 @@ impl RouteCloud for NodeRoutes {
     }
 
     async fn change(&self, change: Change, route: &CloudRoute) -> Result<()> {
-        let (api, place) = (self.api(), self.api().place().await?);
+        let api = self.api();
+        let place = self.api().place().await?;
         if change == Change::Remove {
             return api
                 .remove(place.one(Method::DELETE, ROUTE, &route.name))

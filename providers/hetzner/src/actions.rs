@@ -163,7 +163,9 @@ impl Batch<'_> {
         if self.actions.is_locking.load(Ordering::Relaxed) {
             self.finish().await?;
         }
-        let (call, mut attempts, mut was_own) = (call.inside("action"), Attempts::default(), false);
+        let call = call.inside("action");
+        let mut attempts = Attempts::default();
+        let mut was_own = false;
         loop {
             match self.actions.http.read::<Action>(call.clone()).await {
                 Err(err) if is_locked(&err) && !self.running.is_empty() => {

@@ -237,10 +237,8 @@ impl Robot {
             return None;
         }
         // Read last: the manifests always name the files of the credential, and most Secrets lack these keys.
-        let (user, password) = (
-            variables.secret(&ROBOT_USER),
-            variables.secret(&ROBOT_PASSWORD),
-        );
+        let user = variables.secret(&ROBOT_USER);
+        let password = variables.secret(&ROBOT_PASSWORD);
         if user.is_some() != password.is_some() {
             variables
                 .mistake("ROBOT_USER and ROBOT_PASSWORD: only one is set; set both or neither");

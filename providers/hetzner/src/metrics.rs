@@ -156,10 +156,8 @@ mod tests {
         requests.finished("GET /servers", None, Duration::from_secs(15));
         requests.started("GET /servers");
         requests.abandoned("GET /servers");
-        let (up, down) = (
-            "hcloud_api_in_flight_requests[] 1",
-            "hcloud_api_in_flight_requests[] -1",
-        );
+        let up = "hcloud_api_in_flight_requests[] 1";
+        let down = "hcloud_api_in_flight_requests[] -1";
         let count = "hcloud_api_requests_total[\"200\", \"get\", \"/servers/-\"] 1";
         let time = "hcloud_api_request_duration_seconds[\"get\"] 0.02";
         assert_eq!(*heard.0.lock(), [up, down, count, time, up, down, up, down]);

@@ -70,7 +70,8 @@ impl Hetzner {
         metadata: Transport,
     ) -> Self {
         let api = Api::new(cloud);
-        let (cluster, metrics) = (ClusterView::new(EVENT_SOURCE), api.http.metrics());
+        let cluster = ClusterView::new(EVENT_SOURCE);
+        let metrics = api.http.metrics();
         let network = config
             .network
             .clone()

@@ -135,7 +135,8 @@ impl Account {
     async fn wait_for_list_budget(&self) -> Result<()> {
         self.breaker.check()?;
         let wait = {
-            let (mut lists, now) = (self.lists.lock(), Instant::now());
+            let mut lists = self.lists.lock();
+            let now = Instant::now();
             let all_again = lists.map_or(now, |then| then.max(now)) + LIST_EACH;
             *lists = Some(all_again);
             (all_again - now).saturating_sub(LIST_EACH * LISTS_AT_ONCE)

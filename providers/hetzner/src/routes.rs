@@ -70,7 +70,8 @@ impl NetworkRoutes {
         routes: &mut [CloudRoute],
         servers: &Snapshot<CloudServer>,
     ) -> Result<bool> {
-        let (network, mut is_any_lost) = (self.network.id()?, false);
+        let network = self.network.id()?;
+        let mut is_any_lost = false;
         let attached = servers
             .machines()
             .iter()

@@ -35,7 +35,8 @@ pub(crate) struct Desired {
 
 /// Reads what a Service requests.
 pub(crate) fn desired(service: &Service, config: &Config) -> Parsed<Desired> {
-    let (metadata, spec) = (&service.metadata, service.spec.clone().unwrap_or_default());
+    let metadata = &service.metadata;
+    let spec = service.spec.clone().unwrap_or_default();
     let mut annotations = Annotations::of(service);
     let method = annotations.get(&FORWARD_METHOD).or(config.method);
     let pool = annotations.get(&POOL).unwrap_or_default();
@@ -122,7 +123,9 @@ impl Desired {
         book.take(ip, &self.uid);
         let kept = book.entries.iter().position(|entry| entry.uid == self.uid);
         let others = kept.map_or_else(Map::new, |at| book.entries[at].others.clone());
-        let (uid, namespace, name) = (self.uid.clone(), self.namespace.clone(), self.name.clone());
+        let uid = self.uid.clone();
+        let namespace = self.namespace.clone();
+        let name = self.name.clone();
         let entry = Entry {
             uid,
             ip,

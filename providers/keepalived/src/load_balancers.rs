@@ -38,7 +38,8 @@ impl VirtualAddresses {
         if parsed.spec.uid.is_empty() {
             return Err(Error::invalid("metadata.uid: the Service has none yet"));
         }
-        let (desired, config) = (parsed.spec, Arc::clone(&self.config));
+        let desired = parsed.spec;
+        let config = Arc::clone(&self.config);
         Ok(move |book: &mut AddressBook| match goal {
             Goal::Ensured => desired.assign(book, &config.pools, || services.services()),
             Goal::Deleted => {
@@ -300,10 +301,8 @@ impl LoadBalancers for VirtualAddresses {
     }
 
     async fn plan(&self, request: LoadBalancerRequest<'_>, goal: Goal) -> Result<Plan> {
-        let (book, uid) = (
-            self.books.store().read(&()).await?.document,
-            uid(request.service),
-        );
+        let book = self.books.store().read(&()).await?.document;
+        let uid = uid(request.service);
         let change = self.change(
             request.service,
             goal,

@@ -36,10 +36,8 @@ impl AddressMetrics {
 
     /// Reports the number of addresses in use.
     pub(crate) fn used(&self, count: usize) {
-        let (count, mut last) = (
-            f64::from(u32::try_from(count).unwrap_or(u32::MAX)),
-            self.used.lock(),
-        );
+        let count = f64::from(u32::try_from(count).unwrap_or(u32::MAX));
+        let mut last = self.used.lock();
         self.metrics.record(&USED, &[], count - *last);
         *last = count;
     }

@@ -123,7 +123,8 @@ fn bits(text: &str) -> Option<u32> {
 
 /// Returns the ends of a network without its network and broadcast address. Networks of one or two addresses have neither.
 fn network(network: Ipv4Net) -> (u32, u32) {
-    let (first, last) = (network.network().to_bits(), network.broadcast().to_bits());
+    let first = network.network().to_bits();
+    let last = network.broadcast().to_bits();
     if network.prefix_len() > 30 {
         (first, last)
     } else {

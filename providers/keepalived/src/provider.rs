@@ -35,10 +35,8 @@ impl Keepalived {
     /// # Errors
     /// *Invalid*, with all mistakes in the variables.
     pub fn new(setup: &Setup) -> Result<Self> {
-        let (config, cluster) = (
-            Arc::new(Config::read(setup)?),
-            ClusterView::new(EVENT_SOURCE),
-        );
+        let config = Arc::new(Config::read(setup)?);
+        let cluster = ClusterView::new(EVENT_SOURCE);
         let store = ConfigMapStore {
             config: Arc::clone(&config),
             cluster: cluster.clone(),
@@ -74,7 +72,8 @@ impl CloudProvider for Keepalived {
     async fn initialize(&self, context: &Context) -> Result<()> {
         self.cluster.connect(context);
         self.addresses.books.store().read(&()).await?;
-        let (addresses, stop) = (self.addresses.clone(), context.shutdown.clone());
+        let addresses = self.addresses.clone();
+        let stop = context.shutdown.clone();
         tokio::spawn(async move {
             stop.run_until_cancelled(addresses.release_unused_addresses())
                 .await

@@ -68,7 +68,8 @@ impl KnownServices {
 impl Services {
     /// Reads all Services from the API server.
     pub(crate) async fn list(cluster: &ClusterView) -> Result<Self> {
-        let (mut services, mut next) = (Self::default(), String::new());
+        let mut services = Self::default();
+        let mut next = String::new();
         loop {
             let path = format!("/api/v1/services?limit={PAGE}&continue={next}");
             let (status, mut page) = cluster.get(&path).await?;

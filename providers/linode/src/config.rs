@@ -183,10 +183,8 @@ impl Config {
     /// # Errors
     /// *Invalid*, with all mistakes of all variables, or else of all flags.
     pub fn read(setup: &Setup) -> Result<Self> {
-        let (mut variables, mut flags) = (
-            Variables::of(&setup.environment),
-            Variables::of(&setup.flags),
-        );
+        let mut variables = Variables::of(&setup.environment);
+        let mut flags = Variables::of(&setup.flags);
         let is_file_named = variables.is_set(&TOKEN_FILE);
         let (file, unreadable) = match variables.get(&TOKEN_FILE).map(Credential::file) {
             Some(Ok(file)) => (Some(file), None),
@@ -221,17 +219,13 @@ impl Config {
         let [timeout, instances_max_age, metadata_max_age] =
             [&REQUEST_TIMEOUT, &INSTANCE_TTL, &METADATA_TTL].map(&mut seconds);
         let endpoint = endpoint(&variables.get(&URL).unwrap_or_default());
-        let (vpc, has_routes) = (
-            vpc_selection(&mut flags),
-            flags.get(&ROUTES).unwrap_or_default(),
-        );
+        let vpc = vpc_selection(&mut flags);
+        let has_routes = flags.get(&ROUTES).unwrap_or_default();
         if has_routes && vpc.vpcs.is_empty() {
             flags.mistake("--enable-route-controller needs a VPC: set --vpc-names, or --vpc-ids and --subnet-ids");
         }
-        let (backend_subnet_id, backend_subnet_name) = (
-            flags.get(&BACKEND_SUBNET_ID),
-            flags.get(&BACKEND_SUBNET_NAME),
-        );
+        let backend_subnet_id = flags.get(&BACKEND_SUBNET_ID);
+        let backend_subnet_name = flags.get(&BACKEND_SUBNET_NAME);
         if backend_subnet_id.is_some() && backend_subnet_name.is_some() {
             let [id, name] = [BACKEND_SUBNET_ID.key(), BACKEND_SUBNET_NAME.key()];
             flags.mistake(format!("{id} and {name} are both set: only one can be"));
@@ -296,7 +290,8 @@ fn pod_ranges(
     let [is_on, no_ipv6] = [&IPAM, &NO_IPV6_RANGES].map(|flag| flags.get(flag).unwrap_or_default());
     let [ipv4, ipv6] = [&IPV4_LENGTH, &IPV6_LENGTH]
         .map(|flag| flags.get(flag).and_then(|flag| u8::try_from(flag).ok()));
-    let (ipv4, ipv6) = (ipv4?, ipv6?);
+    let ipv4 = ipv4?;
+    let ipv6 = ipv6?;
     if !is_on {
         return None;
     }
@@ -328,11 +323,10 @@ fn vpc_selection(flags: &mut Variables<'_>) -> VpcSelection {
             .map(u64::to_string)
             .collect::<Vec<_>>()
     };
-    let (names, subnet_names) = (
-        flags.get(&VPC_NAMES).unwrap_or_default(),
-        flags.get(&SUBNET_NAMES),
-    );
-    let (ids, subnet_ids) = (texts(flags.get(&VPC_IDS)), texts(flags.get(&SUBNET_IDS)));
+    let names = flags.get(&VPC_NAMES).unwrap_or_default();
+    let subnet_names = flags.get(&SUBNET_NAMES);
+    let ids = texts(flags.get(&VPC_IDS));
+    let subnet_ids = texts(flags.get(&SUBNET_IDS));
     if !ids.is_empty() && !names.is_empty() {
         flags.mistake("--vpc-ids and --vpc-names are both set: only one can be");
     }

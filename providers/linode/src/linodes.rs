@@ -164,10 +164,8 @@ impl Source {
         filter: Option<Value>,
         shared_priority: &SharedPriority,
     ) -> Result<ListResult<Linode>> {
-        let (call, vpc) = (
-            Call::get("/linode/instances", &[]),
-            self.vpc_addresses(Duration::ZERO).await?,
-        );
+        let call = Call::get("/linode/instances", &[]);
+        let vpc = self.vpc_addresses(Duration::ZERO).await?;
         let linode = |answer: LinodeAnswer| Linode::new(answer, &vpc);
         self.api
             .list(call, filter, shared_priority, linode, |linode: &Linode| {

@@ -24,7 +24,8 @@ pub(crate) struct NodeMetadata {
 
 /// Returns the patch of a Node; `None` if it has everything. Values that the Linode lacks are not removed.
 fn patch(node: &Node, linode: &Linode) -> Option<Value> {
-    let (mut labels, mut annotations) = (Map::new(), Map::new());
+    let mut labels = Map::new();
+    let mut annotations = Map::new();
     if !linode.host().is_empty() && node.labels.get(HOST_UUID) != Some(linode.host()) {
         labels.insert(HOST_UUID.to_owned(), linode.host().into());
     }

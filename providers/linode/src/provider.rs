@@ -63,11 +63,9 @@ impl Linode {
     /// Creates a provider over these connections: for single objects, and for lists.
     #[must_use]
     pub fn new(config: Config, http: Transport, lists: Transport) -> Self {
-        let (api, config, cluster) = (
-            Api::new(http, lists),
-            Arc::new(config),
-            ClusterView::new(EVENT_SOURCE),
-        );
+        let api = Api::new(http, lists);
+        let config = Arc::new(config);
+        let cluster = ClusterView::new(EVENT_SOURCE);
         let vpcs = Arc::new(Vpcs::new(api.clone(), Arc::clone(&config)));
         let source = Source {
             api: api.clone(),
@@ -112,7 +110,8 @@ impl Linode {
             let stop = context.shutdown.clone();
             tokio::spawn(async move { stop.run_until_cancelled(task).await });
         };
-        let (linodes, cluster) = (self.linodes.0.clone(), self.cluster.clone());
+        let linodes = self.linodes.0.clone();
+        let cluster = self.cluster.clone();
         if let Some(ranges) = self.config.pod_ranges {
             let blocks = vec![NodeBlocks {
                 range: ranges.cluster.into(),
@@ -135,7 +134,8 @@ impl Linode {
             .run(),
         ));
         if self.config.checks_token {
-            let (http, stop) = (self.api.http.clone(), context.shutdown.clone());
+            let http = self.api.http.clone();
+            let stop = context.shutdown.clone();
             until(Box::pin(async move {
                 loop {
                     tokio::time::sleep(TOKEN_CHECKS).await;

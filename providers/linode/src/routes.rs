@@ -46,10 +46,8 @@ impl InterfaceRanges {
 
     /// Finds the interface in one of the VPCs of the configuration.
     async fn interface(&self, linode: &str) -> Result<Interface> {
-        let (http, vpcs) = (
-            &self.source().api.http,
-            self.source().vpcs.configured().await?,
-        );
+        let http = &self.source().api.http;
+        let vpcs = self.source().vpcs.configured().await?;
         let is_ours = |id: &Value| vpcs.iter().any(|vpc| Some(vpc.id) == id.as_u64());
         let shown: Value = http
             .read(Call::get("/linode/instances/{id}", &[linode]))
@@ -78,10 +76,8 @@ impl InterfaceRanges {
                 .flatten()
                 .find(|object| is_ours(&object["vpc"]["vpc_id"]));
             let found = found.ok_or_else(|| not_in_vpc(linode))?;
-            let (ipv4, id) = (
-                &found["vpc"]["ipv4"],
-                found["id"].as_u64().unwrap_or_default().to_string(),
-            );
+            let ipv4 = &found["vpc"]["ipv4"];
+            let id = found["id"].as_u64().unwrap_or_default().to_string();
             return Ok(Interface {
                 path: Call::put(
                     "/linode/instances/{id}/interfaces/{interface}",
@@ -177,7 +173,8 @@ impl RouteCloud for InterfaceRanges {
             .map_or(Key::Name(&node.name), Key::Id);
         match self.linodes.find(key, false, Priority::Ordinary).await? {
             Found::Present(linode) => {
-                let (id, name) = (linode.id().to_owned(), linode.name().to_owned());
+                let id = linode.id().to_owned();
+                let name = linode.name().to_owned();
                 Ok((Vec::new(), Target::Machine { id, name }))
             }
             Found::Gone(_) => Err(Error::other(format!(

@@ -129,7 +129,8 @@ impl Vpcs {
     }
 
     fn is_configured(&self, subnet: &Subnet) -> bool {
-        let (by_id, id) = (self.config.vpc.by_id, subnet.id.to_string());
+        let by_id = self.config.vpc.by_id;
+        let id = subnet.id.to_string();
         self.config
             .vpc
             .subnets
@@ -234,10 +235,8 @@ impl Vpcs {
                 .collect::<Vec<_>>()
                 .join(",");
             {
-                let (call, filter) = (
-                    Call::get(path, &[&vpc.id.to_string()]),
-                    json!({"subnet_id": ids}),
-                );
+                let call = Call::get(path, &[&vpc.id.to_string()]);
+                let filter = json!({"subnet_id": ids});
                 let key = |other_address: &VpcAddress| {
                     let VpcAddress {
                         linode_id,

@@ -81,7 +81,8 @@ impl Api {
         let http = http
             .build()?
             .error_mapping(|refusal| error_mapping(&refusal.code));
-        let (polled, region) = (http.clone(), config.region.clone());
+        let polled = http.clone();
+        let region = config.region.clone();
         let tasks = Operations::new(POLL, TASKS_PER_POLL, move |ids: Vec<String>| {
             let call = Call::get("/v1/tasks", &[])
                 .header("x-region", &region)

@@ -151,10 +151,8 @@ impl Config {
             .credential(credential)
             .tls(tls)
             .setup(setup);
-        let (qps, burst) = (
-            settings.get(&QPS).unwrap_or_default(),
-            settings.get(&BURST).unwrap_or_default(),
-        );
+        let qps = settings.get(&QPS).unwrap_or_default();
+        let burst = settings.get(&BURST).unwrap_or_default();
         let budget = Budget {
             share_left_to_others: 0.0,
             refill: Refill::per_second(qps, burst),
@@ -165,7 +163,8 @@ impl Config {
                 ..RetryPolicy::default()
             })
             .budget(budget);
-        let (region, cluster_id) = (text(&REGION), text(&CLUSTER_ID));
+        let region = text(&REGION);
+        let cluster_id = text(&CLUSTER_ID);
         let node_annotations = [
             text(&BACKEND_ANNOTATION),
             "node.mycloud.io/dlb-weight".to_owned(),

@@ -165,10 +165,8 @@ impl MachineSource for Api {
     }
 
     fn metadata(&self, instance: &Instance, _node: &Node) -> InstanceMetadata {
-        let (families, vpc) = (
-            self.config.word(&ADDRESS_FAMILIES).split(','),
-            self.config.settings.get(&VPC_ID),
-        );
+        let families = self.config.word(&ADDRESS_FAMILIES).split(',');
+        let vpc = self.config.settings.get(&VPC_ID);
         let is_own =
             |nic: &&Nic| nic.primary || vpc.as_ref().is_none_or(|vpc| **vpc == *nic.vpc_id);
         let own = families.flat_map(|family| {

@@ -65,10 +65,8 @@ impl Mycloud {
     /// *Invalid*, if `http` cannot be built.
     pub fn new(config: Config, http: Builder) -> Result<Self> {
         let settings = config.settings.clone();
-        let (api, cluster) = (
-            Api::new(config, http)?,
-            ClusterView::new("mycloud-cloud-controller-manager"),
-        );
+        let api = Api::new(config, http)?;
+        let cluster = ClusterView::new("mycloud-cloud-controller-manager");
         let age = settings.get(&config::CACHE_TTL).unwrap_or_default();
         let instances = Inventory::new(api.clone())
             .max_age(age)

@@ -44,7 +44,8 @@ pub(crate) fn routes(
     instances: &Inventory<Api>,
     cluster: &ClusterView,
 ) -> RouteTable<MycloudRoutes> {
-    let (api, instances) = (api.clone(), instances.clone());
+    let api = api.clone();
+    let instances = instances.clone();
     RouteTable::new(
         MycloudRoutes {
             api,

@@ -302,10 +302,8 @@ impl Config {
         };
         let rate = |rate: Option<f64>, burst: Option<u32>| {
             let is_limited = !rate_limiter.disable_rate_limiter;
-            let (rate, burst) = (
-                rate.filter(|rate| *rate > 0.0).unwrap_or(20.0),
-                burst.filter(|burst| *burst > 0).unwrap_or(5),
-            );
+            let rate = rate.filter(|rate| *rate > 0.0).unwrap_or(20.0);
+            let burst = burst.filter(|burst| *burst > 0).unwrap_or(5);
             is_limited.then_some((rate, burst))
         };
         let reads = rate(rate_limiter.read, rate_limiter.rate_limit_bucket_read);
@@ -418,7 +416,9 @@ pub(crate) fn profile(path: &std::path::Path, name: &str) -> Result<BTreeMap<Str
     let shown = path.display();
     let text = cloud_provider::files::read_to_string(path)
         .map_err(|error| Error::unauthorized(format!("{shown} cannot be read: {error}")))?;
-    let (mut section, mut own, mut defaults) = (String::new(), BTreeMap::new(), BTreeMap::new());
+    let mut section = String::new();
+    let mut own = BTreeMap::new();
+    let mut defaults = BTreeMap::new();
     for line in text
         .lines()
         .map(str::trim)

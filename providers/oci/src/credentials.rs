@@ -201,10 +201,8 @@ impl KeySource {
     /// Exchanges the certificate of the instance for a token of its principal.
     async fn instance(&self) -> Result<Issued<SigningKey>> {
         let read = async |path: &'static str| self.region.metadata(path).await;
-        let (certificate, key) = (
-            read("/identity/cert.pem").await?,
-            read("/identity/key.pem").await?,
-        );
+        let certificate = read("/identity/cert.pem").await?;
+        let key = read("/identity/key.pem").await?;
         let intermediate = read("/identity/intermediate.pem").await?;
         let (tenancy, fingerprint) = leaf(&certificate)?;
         let own = SigningKey {

@@ -64,7 +64,8 @@ const NETWORK_LOAD_BALANCERS: &str = "network load balancers";
 
 /// Checks that each list of a compartment may be read. The cloud answers 404 to a list that no policy permits.
 pub(crate) async fn permissions(api: &Api, compartment: &str) -> Vec<Finding> {
-    let (mut readable, mut findings) = (Vec::new(), Vec::new());
+    let mut readable = Vec::new();
+    let mut findings = Vec::new();
     for permission in &PERMISSIONS {
         let Permission {
             what,

@@ -64,13 +64,15 @@ impl Oci {
     /// # Errors
     /// *Other*, if a client cannot be built.
     pub fn new(config: Config, setup: &Setup, connector: &Arc<dyn Connector>) -> Result<Self> {
-        let (config, cluster) = (Arc::new(config), ClusterView::new(EVENT_SOURCE));
+        let config = Arc::new(config);
+        let cluster = ClusterView::new(EVENT_SOURCE);
         let api = Api::new(&config, setup, connector, None)?;
         let source = Source::new(api.clone(), cluster.clone());
         let inventory = Inventory::new(source.clone()).measured(api.iaas.metrics());
         let of_account = {
-            let (config, setup, connector) =
-                (Arc::clone(&config), setup.clone(), Arc::clone(connector));
+            let config = Arc::clone(&config);
+            let setup = setup.clone();
+            let connector = Arc::clone(connector);
             Box::new(move |account| Api::new(&config, &setup, &connector, Some(account)))
         };
         let cloud = LoadBalancers::new(
@@ -113,28 +115,23 @@ impl Oci {
 
     /// Starts the background tasks, which run until the process ends.
     fn start(&self, context: &Context) {
-        let (inventory, cluster, stop) = (
-            self.nodes.0.clone(),
-            self.cluster.clone(),
-            context.shutdown.clone(),
-        );
+        let inventory = self.nodes.0.clone();
+        let cluster = self.cluster.clone();
+        let stop = context.shutdown.clone();
         let is_ipv6 = self.config.is_ipv6;
         if self.config.has_flex_cidr {
             let source = FlexRanges::new(inventory.source().clone(), cluster.clone());
-            let (ipam, stop) = (
-                NodeIpam::new(cluster.clone(), Vec::new(), source),
-                stop.clone(),
-            );
+            let ipam = NodeIpam::new(cluster.clone(), Vec::new(), source);
+            let stop = stop.clone();
             tokio::spawn(async move { stop.run_until_cancelled(ipam.run()).await });
         }
         if self.config.tags_instances {
-            let (tagging, stop) = (
-                tag_instances(self.api.clone(), cluster.clone()),
-                stop.clone(),
-            );
+            let tagging = tag_instances(self.api.clone(), cluster.clone());
+            let stop = stop.clone();
             tokio::spawn(async move { stop.run_until_cancelled(tagging).await });
         }
-        let (certificates, stopped) = (self.certificates.clone().follow(), stop.clone());
+        let certificates = self.certificates.clone().follow();
+        let stopped = stop.clone();
         tokio::spawn(async move { stopped.run_until_cancelled(certificates).await });
         let update = async move {
             loop {

@@ -101,8 +101,8 @@ impl Source {
         instance: &InstanceAnswer,
         priority: Priority,
     ) -> Result<Vec<Vnic>> {
-        let (compartment, priority_of_list) =
-            (&instance.compartment_id, SharedPriority::of(priority));
+        let compartment = &instance.compartment_id;
+        let priority_of_list = SharedPriority::of(priority);
         let attachments = self
             .attachments(compartment, Some(&instance.id), &priority_of_list)
             .await?;
@@ -143,7 +143,8 @@ impl Source {
             .values()
             .filter_map(|attachment| attachment.subnet_id.clone())
             .collect();
-        let (mut private, mut ipv6) = (HashMap::new(), HashMap::<Box<str>, Vec<Box<str>>>::new());
+        let mut private = HashMap::new();
+        let mut ipv6 = HashMap::<Box<str>, Vec<Box<str>>>::new();
         let mut is_public = false;
         for subnet in &subnets {
             let list = |path| {
@@ -185,7 +186,8 @@ impl Source {
                 (Some(address.ip_address), address.hostname_label)
             });
             let subnet_id = attachment.subnet_id;
-            let (is_primary, defined_tags) = (true, BTreeMap::new());
+            let is_primary = true;
+            let defined_tags = BTreeMap::new();
             let vnic = Vnic {
                 id,
                 is_primary,

@@ -72,7 +72,8 @@ pub(crate) fn base(
     interface: Interface,
     region: Option<&str>,
 ) -> Result<String> {
-    let (kind, interface) = (service.kind(), name(interface));
+    let kind = service.kind();
+    let interface = name(interface);
     let endpoints: Vec<&Value> = endpoints(catalogue, kind).collect();
     let text = |endpoint: &Value, key: &str| endpoint[key].as_str().unwrap_or_default().to_owned();
     let fits = |object: &Value| {

@@ -74,7 +74,8 @@ impl Clouds {
             None => only(if clouds.is_empty() { &secure } else { &clouds })
                 .map_err(|why| format!("{shown}: {why}"))?,
         };
-        let (own, secret) = (clouds.remove(&cloud), secure.remove(&cloud));
+        let own = clouds.remove(&cloud);
+        let secret = secure.remove(&cloud);
         if own.is_none() && secret.is_none() {
             return Err(format!(
                 "{shown}: there is no cloud {cloud:?}; there are: {}",

@@ -68,10 +68,8 @@ impl Diagnosis<'_> {
         };
         findings.push(writing(&token.roles));
         // The first region of the catalogue is a matter of chance, and nothing is known of another one's servers.
-        let (regions, remedy) = (
-            Vec::from_iter(token.regions.clone()),
-            "set `region` in [Global]; until then the catalogue's first endpoint of each service is used",
-        );
+        let regions = Vec::from_iter(token.regions.clone());
+        let remedy = "set `region` in [Global]; until then the catalogue's first endpoint of each service is used";
         findings
             .extend(undecided("region", &regions, remedy).filter(|_| self.config.region.is_none()));
         findings.extend(self.used().map(|service| match token.access(service) {

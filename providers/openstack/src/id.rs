@@ -31,7 +31,8 @@ impl<'a> ServerId<'a> {
     /// See [`IdError`]; the error never means that a machine no longer exists.
     pub fn read(provider_id: &'a str) -> Result<Self, IdError> {
         let unread = |is_ours: bool| {
-            let (id, accepted) = (provider_id.to_owned(), ACCEPTED);
+            let id = provider_id.to_owned();
+            let accepted = ACCEPTED;
             if is_ours {
                 IdError::Malformed { id, accepted }
             } else {

@@ -68,7 +68,8 @@ impl Issuer for Identity {
             .and_then(|value| value.to_str().ok());
         let secret = secret
             .ok_or_else(|| Error::other(format!("{} answered without a token", self.place())))?;
-        let (secret, body) = (SecretString::from(secret), answer.json::<Value>()?);
+        let secret = SecretString::from(secret);
+        let body = answer.json::<Value>()?;
         let body = &body["token"];
         let project = body["project"]["id"].as_str().map(str::to_owned);
         let roles = body["roles"].as_array().into_iter().flatten();

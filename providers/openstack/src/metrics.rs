@@ -247,13 +247,11 @@ mod tests {
         let heard = Arc::new(Heard::default());
         let metrics: Arc<dyn CloudMetrics> = heard.clone();
         let broken = reconciled(Broken, &metrics);
-        let (cluster, service) = (
-            Cluster {
-                name: "c".to_owned(),
-                id: None,
-            },
-            Service::default(),
-        );
+        let cluster = Cluster {
+            name: "c".to_owned(),
+            id: None,
+        };
+        let service = Service::default();
         let request = LoadBalancerRequest {
             cluster: &cluster,
             service: &service,

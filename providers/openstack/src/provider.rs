@@ -59,17 +59,16 @@ impl OpenStack {
             routes.map(|id| routes::routes(services.clone(), ports.clone(), id, cluster.clone()));
         let balancers = config.balancers.clone().map(|balancers| {
             let config = Arc::new(balancers);
-            let (events, tag) = (cluster.events().clone(), setup.adoptable_tag.clone());
+            let events = cluster.events().clone();
+            let tag = setup.adoptable_tag.clone();
             reconciled(
                 balancers::balancers(&services, config, ports, events, tag),
                 &setup.metrics,
             )
         });
-        let (setup, config, has_routes) = (
-            setup.clone(),
-            RwLock::new(Arc::new(config)),
-            OnceLock::new(),
-        );
+        let setup = setup.clone();
+        let config = RwLock::new(Arc::new(config));
+        let has_routes = OnceLock::new();
         Self {
             services,
             setup,

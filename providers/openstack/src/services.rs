@@ -93,18 +93,15 @@ impl Services {
                     .paging(Paging::marker_link())
             })
         };
-        let (compute, network, balancer) = (
-            service(Service::Compute)?,
-            service(Service::Network)?,
-            service(Service::Balancer)?,
-        );
-        let (keys, versions) = (service(Service::Keys)?, service(Service::BalancerRoot)?);
-        let (octavia, extensions, config, setup) = (
-            Cached::default(),
-            Cached::default(),
-            config.clone(),
-            setup.clone(),
-        );
+        let compute = service(Service::Compute)?;
+        let network = service(Service::Network)?;
+        let balancer = service(Service::Balancer)?;
+        let keys = service(Service::Keys)?;
+        let versions = service(Service::BalancerRoot)?;
+        let octavia = Cached::default();
+        let extensions = Cached::default();
+        let config = config.clone();
+        let setup = setup.clone();
         let shared = Shared {
             keystone,
             versions,

@@ -75,7 +75,8 @@ impl Connector for Microversion {
             "openstack-api-version",
             HeaderValue::from_static(MICROVERSION),
         );
-        let (connector, is_refused) = (Arc::clone(&self.connector), Arc::clone(&self.is_refused));
+        let connector = Arc::clone(&self.connector);
+        let is_refused = Arc::clone(&self.is_refused);
         async move {
             let answer = connector.carry(request, limit).await?;
             if answer.status() != StatusCode::NOT_ACCEPTABLE {

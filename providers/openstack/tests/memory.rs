@@ -44,11 +44,9 @@ async fn load_balancers_of_ten_thousand_members_take_few_mebibytes_however_many_
         id: Some("5c1d".into()),
     };
     let nodes: Vec<_> = (0..NODES).map(node).collect();
-    let (provider, old, new) = (
-        provider(&address),
-        service("old-0"),
-        ["a", "b", "c"].map(service),
-    );
+    let provider = provider(&address);
+    let old = service("old-0");
+    let new = ["a", "b", "c"].map(service);
     let balancers = provider.load_balancers().unwrap();
     let request = |service| LoadBalancerRequest {
         cluster: &cluster,
@@ -97,10 +95,8 @@ fn kib(key: &str) -> usize {
 }
 
 fn node(number: usize) -> Arc<Node> {
-    let (name, address) = (
-        format!("worker-{number:05}"),
-        format!("10.6.{}.{}", number / 250 + 1, number % 250 + 1),
-    );
+    let name = format!("worker-{number:05}");
+    let address = format!("10.6.{}.{}", number / 250 + 1, number % 250 + 1);
     let node = json!({
         "metadata": {"name": name, "uid": name},
         "spec": {"providerID": format!("openstack:///{}", uuid(number))},
@@ -278,7 +274,8 @@ impl Cloud {
         let mut listeners = balancer["listeners"].take();
         self.balancers.push(balancer.clone());
         for listener in listeners.as_array_mut().unwrap() {
-            let (pool_id, mut pool) = (uuid(self.pools.len()), listener["default_pool"].take());
+            let pool_id = uuid(self.pools.len());
+            let mut pool = listener["default_pool"].take();
             pool["members"] = pool["members"]
                 .as_array()
                 .unwrap()

@@ -141,7 +141,8 @@ impl Api {
                 .map_or_else(String::new, |at| rest[at..].to_owned()),
             None => url.to_owned(),
         };
-        let (path, base) = (path_of(url), path_of(&self.http.base()));
+        let path = path_of(url);
+        let base = path_of(&self.http.base());
         let (path, query) = path.split_once('?').unwrap_or((&path, ""));
         let parts = path
             .strip_prefix(base.trim_end_matches('/'))

@@ -51,7 +51,8 @@ impl Rancher {
     /// Creates a provider over this connection.
     #[must_use]
     pub fn new(config: Config, http: Transport) -> Self {
-        let (api, cluster) = (Api::new(http), ClusterView::new(EVENT_SOURCE));
+        let api = Api::new(http);
+        let cluster = ClusterView::new(EVENT_SOURCE);
         let source = Source {
             api: api.clone(),
             config: Arc::new(config),
@@ -100,10 +101,8 @@ impl CloudProvider for Rancher {
                 self.api.http.base()
             ))
         })?;
-        let (sweeper, stop) = (
-            self.sweeper.sweeper(&context.cluster),
-            context.shutdown.clone(),
-        );
+        let sweeper = self.sweeper.sweeper(&context.cluster);
+        let stop = context.shutdown.clone();
         tokio::spawn(async move { stop.run_until_cancelled(sweeper).await });
         Ok(())
     }

@@ -107,13 +107,15 @@ impl Config {
     /// *Invalid*, with all mistakes.
     pub fn read(setup: &Setup) -> Result<Self> {
         let keys = keys(setup)?;
-        let (mut file, mut variables) = (Variables::of(&keys), Variables::of(&setup.environment));
+        let mut file = Variables::of(&keys);
+        let mut variables = Variables::of(&setup.environment);
         let mut either = |key: &Variable<String>, variable: &Variable<String>| {
             file.get(key)
                 .filter(|key| !key.is_empty())
                 .or_else(|| variables.get(variable))
         };
-        let (region, vpc) = (either(&REGION, &ENV_REGION), either(&VPC, &ENV_VPC));
+        let region = either(&REGION, &ENV_REGION);
+        let vpc = either(&VPC, &ENV_VPC);
         let route_table = either(&ROUTE_TABLE, &ENV_ROUTE_TABLE);
         let own = (
             either(&SECRET_ID, &ENV_SECRET_ID),

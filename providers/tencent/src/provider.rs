@@ -52,13 +52,15 @@ impl Tencent {
     /// # Errors
     /// *Invalid*, with everything that is wrong with the configuration.
     pub fn new(setup: &Setup, connector: Arc<dyn Connector>) -> Result<Self> {
-        let (config, of_setup) = (Config::read(setup)?, setup.clone());
+        let config = Config::read(setup)?;
+        let of_setup = setup.clone();
         let furnish = Arc::new(move |http: Builder| {
             http.setup(&of_setup)
                 .connector(RefusalStatus(Arc::clone(&connector)))
         });
         let api = Api::new(config, setup, furnish)?;
-        let (source, cluster) = (Source::new(api.clone()), ClusterView::new(EVENT_SOURCE));
+        let source = Source::new(api.clone());
+        let cluster = ClusterView::new(EVENT_SOURCE);
         let inventory = Inventory::new(source.clone()).measured(Arc::clone(&setup.metrics));
         let cluster_tag = ClusterTag::default();
         let routes = api

@@ -174,7 +174,8 @@ impl LoadBalancerCloud for AcmeLoadBalancers {
 
     fn spec(&self, service: &Service) -> Parsed<LoadBalancer> {
         let mut annotations = Annotations::of(service);
-        let (plan, idle_timeout) = (annotations.get(&PLAN), annotations.get(&IDLE_TIMEOUT));
+        let plan = annotations.get(&PLAN);
+        let idle_timeout = annotations.get(&IDLE_TIMEOUT);
         let proxy_protocol = annotations.get(&PROXY_PROTOCOL);
         annotations.unknown(
             "service.beta.kubernetes.io/acme-load-balancer-",

@@ -58,7 +58,8 @@ impl World {
         let token = stop.clone();
         tokio::spawn(async move { api.serve_tcp(listener, token).await });
         let started = std::cell::Cell::new(None);
-        let (secure, plain) = (free_port()?, free_port()?);
+        let secure = free_port()?;
+        let plain = free_port()?;
         Ok(Self {
             served,
             kubeconfig: kubeconfig_path,

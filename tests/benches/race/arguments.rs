@@ -25,7 +25,8 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn of_process() -> Result<Self> {
         let mut words = std::env::args().skip(1).filter(|word| word != "--bench");
-        let (cloud, steady) = ("hcloud".to_owned(), "60s".to_owned());
+        let cloud = "hcloud".to_owned();
+        let steady = "60s".to_owned();
         let mut arguments = Self {
             cloud,
             nodes: 1000,

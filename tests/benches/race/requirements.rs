@@ -96,11 +96,9 @@ pub(crate) fn judge(arguments: &Arguments, run: &Run, peer: Option<&Run>) -> Rep
 }
 
 fn counts(arguments: &Arguments, phase: &Phase, report: &mut Report) {
-    let (nodes, services, down) = (
-        arguments.nodes as u64,
-        arguments.services as u64,
-        arguments.down as u64,
-    );
+    let nodes = arguments.nodes as u64;
+    let services = arguments.services as u64;
+    let down = arguments.down as u64;
     // Machines and load balancers on the longest page of a list.
     let pages = nodes.div_ceil(if arguments.cloud == "digitalocean" {
         200

@@ -314,7 +314,8 @@ impl Cluster {
 
 /// Returns the fields of a Node that the peers' benchmark keeps.
 fn plain(node: &Value) -> Value {
-    let (labels, status) = (&node["metadata"]["labels"], &node["status"]);
+    let labels = &node["metadata"]["labels"];
+    let status = &node["status"];
     let ready: Vec<_> = status["conditions"]
         .as_array()
         .into_iter()

@@ -97,10 +97,8 @@ impl Measurement {
         cluster: &Cluster,
         cloud: &ServedProfile,
     ) -> Result<Self> {
-        let (cloud, kubernetes) = (
-            cloud.requests().into_iter().collect(),
-            cluster.requests().await?,
-        );
+        let cloud = cloud.requests().into_iter().collect();
+        let kubernetes = cluster.requests().await?;
         let usage = Usage::default();
         Ok(Self {
             phase,

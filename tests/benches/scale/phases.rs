@@ -164,10 +164,8 @@ impl Run<'_> {
     async fn addresses(&self) -> Result<()> {
         let changed = &self.names[..self.arguments.tenth()];
         for (number, name) in changed.iter().enumerate() {
-            let (internal, external) = (
-                format!("10.99.{}.{}", number / 250, number % 250),
-                format!("198.19.{}.{}", number / 250, number % 250),
-            );
+            let internal = format!("10.99.{}.{}", number / 250, number % 250);
+            let external = format!("198.19.{}.{}", number / 250, number % 250);
             if !self
                 .cloud
                 .cloud

@@ -70,7 +70,8 @@ impl Run<'_> {
         body: impl AsyncFnOnce() -> Result<Instant>,
     ) -> Result<Phase> {
         eprintln!("scale: {phase}");
-        let (nodes, services) = (self.names.len(), self.arguments.services);
+        let nodes = self.names.len();
+        let services = self.arguments.services;
         let begun =
             Measurement::begin(phase, (nodes, nodes), controller, self.cluster, self.cloud).await?;
         let end = body().await.with_context(|| format!("phase {phase:?}"))?;

@@ -12,7 +12,8 @@ pub(crate) fn judge(phase: &Phase) -> Vec<Requirement> {
     };
     let at_most = Requirement::at_most;
     let one_list = of.services.div_ceil(PAGE_SIZE) as f64;
-    let (reads, services) = (of.load_balancer_reads as f64, of.services as f64);
+    let reads = of.load_balancer_reads as f64;
+    let services = of.services as f64;
     let changes_each = of.load_balancer_writes as f64 / services;
     let writes = (phase.mutations + phase.events) as f64;
     match phase.phase {

@@ -29,7 +29,8 @@ impl Harness {
     /// If it does not settle within [`PATIENCE`]; the text names what is unsettled.
     pub async fn settle(&self) {
         if let Err(unsettled) = self.settle_within(PATIENCE).await {
-            let (warnings, last) = (self.warnings(5), self.injector.last(20));
+            let warnings = self.warnings(5);
+            let last = self.injector.last(20);
             panic!(
                 "not settled: {unsettled:#?}\nwarnings: {warnings:#?}\nlast requests: {last:#?}"
             );

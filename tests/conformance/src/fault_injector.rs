@@ -368,7 +368,8 @@ impl FaultInjector {
             return Some(Verdict::Forward);
         }
         let now = Instant::now();
-        let (side, is_mutation) = (passed.side, passed.is_mutation());
+        let side = passed.side;
+        let is_mutation = passed.is_mutation();
         let contains = |text: &str| {
             passed.target.contains(text) || String::from_utf8_lossy(body).contains(text)
         };
@@ -530,7 +531,8 @@ where
                 Request::from_parts(head.clone(), Full::new(body.clone())),
             );
             let forward = {
-                let (injector, passed) = (injector.clone(), passed.clone());
+                let injector = injector.clone();
+                let passed = passed.clone();
                 async move {
                     let witness = injector.state().witness.clone();
                     if let Some(witness) = witness {

@@ -127,10 +127,13 @@ impl Builder {
             taint_new_nodes: false,
             ..Default::default()
         };
-        let (api, injector) = (ApiServer::with_options(server), FaultInjector::new(seed));
+        let api = ApiServer::with_options(server);
+        let injector = FaultInjector::new(seed);
         injector.set_list(cloud.api().load_balancers);
         let breaches = Breaches::default();
-        let (watched, machines, noted) = (api.clone(), Arc::clone(&cloud), breaches.clone());
+        let watched = api.clone();
+        let machines = Arc::clone(&cloud);
+        let noted = breaches.clone();
         injector.watch(move |request, body| noted.look_at(&watched, &*machines, request, body));
         Harness {
             user: User::of(&api).annotating(cloud.service_annotations()),
@@ -371,7 +374,8 @@ impl Harness {
     /// # Errors
     /// The program cannot start: one of its first requests failed.
     pub async fn start(&self) -> anyhow::Result<Program> {
-        let (cluster, shutdown) = (self.cluster(), CancellationToken::new());
+        let cluster = self.cluster();
+        let shutdown = CancellationToken::new();
         let mut settings = self.settings();
         let fence = settings.identity.fence(self.fence.clone());
         settings.fence = Some(fence.clone());
@@ -391,16 +395,15 @@ impl Harness {
     /// # Panics
     /// If Nodes or Services cannot be read.
     pub async fn explain(&self, subject: &Subject) -> Explanation {
-        let (settings, cluster, provider) = (
-            self.settings(),
-            self.cluster(),
-            self.provider(&Fence::open()),
-        );
+        let settings = self.settings();
+        let cluster = self.cluster();
+        let provider = self.provider(&Fence::open());
         let initialized = self.initialize(&*provider, &CancellationToken::new()).await;
         let provider = initialized
             .map(|()| provider)
             .map_err(|error| error.to_string());
-        let (client, now) = (self.client(), Timestamp::now());
+        let client = self.client();
+        let now = Timestamp::now();
         let reader = Reader {
             settings: &settings,
             client,

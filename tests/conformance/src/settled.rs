@@ -49,7 +49,8 @@ fn has_taint(node: &Value, key: &str) -> bool {
 
 fn nodes_unsettled(nodes: &[Value], machines: &[Machine], found: &mut Vec<String>) {
     for node in nodes {
-        let (name, id) = (name_of(node), text(&node["spec"]["providerID"]));
+        let name = name_of(node);
+        let id = text(&node["spec"]["providerID"]);
         let is_ready = has_condition(node, "Ready", "True");
         let machine = machines.iter().find(|machine| {
             if id.is_empty() {
@@ -127,7 +128,8 @@ fn services_unsettled(harness: &Harness, nodes: &[Value], found: &mut Vec<String
             marked.entry(uid).or_default().push(balancer);
         }
     }
-    let (targets, optional) = (targets(nodes), optional_targets(harness));
+    let targets = targets(nodes);
+    let optional = optional_targets(harness);
     for service in harness.api.list("services") {
         let name = name_of(&service);
         let balancers = marked

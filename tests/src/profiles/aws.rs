@@ -127,7 +127,8 @@ fn classic(cloud: &World, entry: &Value) -> LoadBalancerFacts {
 }
 
 fn network(cloud: &World, entry: &Value) -> LoadBalancerFacts {
-    let (mut ports, mut sets) = (BTreeSet::new(), BTreeSet::new());
+    let mut ports = BTreeSet::new();
+    let mut sets = BTreeSet::new();
     for listener in cloud
         .all("listener")
         .iter()
@@ -417,7 +418,8 @@ impl CloudProfile for AwsCloud {
         all
     }
     fn aliases(&self) -> Vec<(String, String)> {
-        let (cloud, mut aliases) = (self.fake.lock(), Vec::new());
+        let cloud = self.fake.lock();
+        let mut aliases = Vec::new();
         for other_instance in cloud.all("instance") {
             let name = text(&other_instance["privateDnsName"]);
             for key in ["instanceId", "ipAddress", "privateIpAddress", "dnsName"] {

@@ -165,7 +165,8 @@ impl AzureCloud {
             .get(&text(&frontend["properties"]["publicIPAddress"]["id"]))
             .cloned()
             .unwrap_or_default();
-        let (mut ports, mut targets) = (BTreeSet::new(), BTreeSet::new());
+        let mut ports = BTreeSet::new();
+        let mut targets = BTreeSet::new();
         let number =
             |value: &Value| u16::try_from(value.as_u64().unwrap_or_default()).unwrap_or_default();
         for rule in items(balancer, "loadBalancingRules")
@@ -400,7 +401,8 @@ impl CloudProfile for AzureCloud {
         found
     }
     fn aliases(&self) -> Vec<(String, String)> {
-        let (cloud, mut aliases) = (self.fake.lock(), Vec::new());
+        let cloud = self.fake.lock();
+        let mut aliases = Vec::new();
         for machine in cloud.machines() {
             let name = text(&machine["properties"]["osProfile"]["computerName"]);
             aliases.push((cloud.address_of(machine), format!("<address of {name}>")));

@@ -28,8 +28,8 @@ impl Default for DigitalOceanCloud {
     /// Creates a cloud whose load balancers take a little while: not a whole number of the provider's polls, so that
     /// their end and a poll never meet.
     fn default() -> Self {
-        let (creation_time, change_time) =
-            (Duration::from_millis(1400), Duration::from_millis(600));
+        let creation_time = Duration::from_millis(1400);
+        let change_time = Duration::from_millis(600);
         Self(Fake::new(Options {
             creation_time,
             change_time,

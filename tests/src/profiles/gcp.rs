@@ -209,7 +209,8 @@ impl CloudProfile for GcpCloud {
     }
 
     fn load_balancers(&self) -> Vec<LoadBalancerFacts> {
-        let (cloud, mut owners) = (self.fake.lock(), self.owners.lock());
+        let cloud = self.fake.lock();
+        let mut owners = self.owners.lock();
         let mut all = Vec::new();
         for rule in cloud.all("forwardingRules") {
             let facts = Self::facts(&cloud, rule);
@@ -231,7 +232,8 @@ impl CloudProfile for GcpCloud {
             .all("firewalls")
             .filter_map(|object| object["name"].as_str()?.strip_prefix("k8s-fw-"));
         for name in names.filter(|name| !has_rule(name)) {
-            let (ports, targets) = (BTreeSet::new(), BTreeSet::new());
+            let ports = BTreeSet::new();
+            let targets = BTreeSet::new();
             all.push(LoadBalancerFacts {
                 service_uid: owners.get(name).cloned(),
                 address: None,
@@ -288,7 +290,8 @@ impl CloudProfile for GcpCloud {
         let cloud = self.fake.lock();
         let mut aliases = Vec::new();
         for instance in cloud.all("instances") {
-            let (name, nic) = (text(&instance["name"]), &instance["networkInterfaces"][0]);
+            let name = text(&instance["name"]);
+            let nic = &instance["networkInterfaces"][0];
             aliases.push((text(&nic["networkIP"]), format!("<address of {name}>")));
             aliases.push((
                 text(&nic["accessConfigs"][0]["natIP"]),

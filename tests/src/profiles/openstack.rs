@@ -321,7 +321,8 @@ impl CloudProfile for OpenStackCloud {
     }
 
     fn load_balancers(&self) -> Vec<LoadBalancerFacts> {
-        let (servers, floating) = (self.servers_by_ip(), self.fake.floating_ips());
+        let servers = self.servers_by_ip();
+        let floating = self.fake.floating_ips();
         self.fake
             .load_balancers()
             .iter()
@@ -333,7 +334,8 @@ impl CloudProfile for OpenStackCloud {
         let servers = self.servers_by_ip();
         let facts = |object: &Value| {
             let text = |key: &str| object[key].as_str().unwrap_or_default().to_owned();
-            let (destination, hop) = (text("destination"), text("nexthop"));
+            let destination = text("destination");
+            let hop = text("nexthop");
             let target = servers.get(&hop).cloned().unwrap_or(hop);
             RouteFacts {
                 is_ours: destination.starts_with(POD_RANGE),

@@ -144,7 +144,8 @@ impl CloudProfile for SimulatedCloud {
         );
     }
     fn add_machine_of_others(&self, name: &str) {
-        let (name, project) = (name.to_owned(), OTHERS.to_owned());
+        let name = name.to_owned();
+        let project = OTHERS.to_owned();
         self.0.add_machine(NewMachine {
             name,
             project,

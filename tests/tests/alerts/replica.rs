@@ -120,7 +120,8 @@ pub(crate) struct Replica {
 impl Replica {
     /// Starts a replica at the time of `clock`.
     pub(crate) fn start(clock: &ManualClock) -> Self {
-        let (metrics, health) = (Metrics::at(Arc::new(clock.clone())), Health::new());
+        let metrics = Metrics::at(Arc::new(clock.clone()));
+        let health = Health::new();
         let is_well = Arc::new(AtomicBool::new(true));
         let asked = Arc::clone(&is_well);
         let check = move || {
@@ -132,9 +133,12 @@ impl Replica {
         };
         health.add("leaderElection", Arc::new(check));
         metrics.elections().leading(LEASE, false);
-        let (nodes, services) = (Cache::with([]), Cache::with([]));
-        let (orphans, vanished, running, clock) =
-            (Arc::default(), Arc::default(), Vec::new(), clock.clone());
+        let nodes = Cache::with([]);
+        let services = Cache::with([]);
+        let orphans = Arc::default();
+        let vanished = Arc::default();
+        let running = Vec::new();
+        let clock = clock.clone();
         Self {
             metrics,
             health,
@@ -192,7 +196,8 @@ impl Replica {
     }
 
     fn ask(&self, state: &State) {
-        let (requests, path) = (self.metrics.requests(), "/api/v1/nodes/a");
+        let requests = self.metrics.requests();
+        let path = "/api/v1/nodes/a";
         let info = RequestInfo::new(
             &Method::GET,
             &path.parse().expect(path),
@@ -227,7 +232,8 @@ impl Replica {
         if state.held {
             self.metrics.lifecycle().held("no-witness");
         }
-        let (services, routes) = (self.metrics.services(), self.metrics.routes());
+        let services = self.metrics.services();
+        let routes = self.metrics.routes();
         (0..state.target_errors).for_each(|_| services.node_sync_failed());
         let outcome = if state.routes_are_unread {
             SyncOutcome::Error

@@ -27,7 +27,8 @@ impl Scenario {
     /// Runs the scenario and records its series.
     pub(crate) fn record(&self, rules: &str) -> Recording {
         let clock = ManualClock::new("2026-01-01T00:00:00Z".parse().expect("a time"));
-        let (mut recording, mut replicas) = (Recording::for_rules(rules), [None, None]);
+        let mut recording = Recording::for_rules(rules);
+        let mut replicas = [None, None];
         let last = self
             .firing
             .iter()

@@ -20,10 +20,8 @@ const LIMITS: &str = concat!(
 /// Adds the Rust files below a directory, without tests.
 fn sources(directory: &Path, all: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
-        let (path, name) = (
-            entry.path(),
-            entry.file_name().into_string().unwrap_or_default(),
-        );
+        let path = entry.path();
+        let name = entry.file_name().into_string().unwrap_or_default();
         if path.is_dir() && name != "tests" {
             sources(&path, all);
         } else if path.extension().is_some_and(|extension| extension == "rs") && name != "tests.rs"

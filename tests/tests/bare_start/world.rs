@@ -124,18 +124,17 @@ impl World {
         has_routes: bool,
         served: Option<Served>,
     ) -> Result<Self> {
-        let (api, stop, directory) = (
-            ApiServer::new(),
-            CancellationToken::new(),
-            TempDir::with_prefix("ccm-bare-")?,
-        );
+        let api = ApiServer::new();
+        let stop = CancellationToken::new();
+        let directory = TempDir::with_prefix("ccm-bare-")?;
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let path = directory.path().join("kubeconfig");
         std::fs::write(
             &path,
             kubeconfig(&format!("http://{}", listener.local_addr()?), None, None),
         )?;
-        let (server, token) = (api.clone(), stop.clone());
+        let server = api.clone();
+        let token = stop.clone();
         tokio::spawn(async move { server.serve_tcp(listener, token).await });
         let mut flags = vec![
             format!("--cloud-provider={cloud}"),
@@ -151,7 +150,8 @@ impl World {
             std::fs::write(&path, text)?;
             flags.push(format!("--cloud-config={}", path.display()));
         }
-        let (binary, until) = (binary::path()?, stop.drop_guard());
+        let binary = binary::path()?;
+        let until = stop.drop_guard();
         Ok(Self {
             api,
             directory,
@@ -176,10 +176,8 @@ impl World {
         let mut process = self.start()?;
         self.until(&mut process, "the Node is initialised", || {
             let node = self.api.get("nodes", None, NODE).unwrap_or_default();
-            let (id, taints) = (
-                &node["spec"]["providerID"],
-                node["spec"]["taints"].to_string(),
-            );
+            let id = &node["spec"]["providerID"];
+            let taints = node["spec"]["taints"].to_string();
             ensure!(
                 id == provider_id && !taints.contains("uninitialized"),
                 "provider ID {id}, taints {taints}"
@@ -247,10 +245,8 @@ impl World {
     }
 
     fn start(&self) -> Result<Controller> {
-        let (log, flags) = (
-            self.directory.path().join("log"),
-            self.flags.iter().map(OsString::from),
-        );
+        let log = self.directory.path().join("log");
+        let flags = self.flags.iter().map(OsString::from);
         Controller::start_alone(&self.binary, flags, &self.settings.environment, &log)
     }
 

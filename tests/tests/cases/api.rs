@@ -261,7 +261,8 @@ impl State {
     /// Deletes an object with the UID as a precondition; a Node with finalizers is only marked for deletion.
     fn delete(&mut self, name: &str, options: &Value) -> Result<Answer, Answer> {
         let node = find(&mut self.nodes, "nodes", name)?;
-        let (expected, uid) = (&options["preconditions"]["uid"], &node["metadata"]["uid"]);
+        let expected = &options["preconditions"]["uid"];
+        let uid = &node["metadata"]["uid"];
         if !expected.is_null() && expected != uid {
             return Err(conflict(&format!(
                 "Operation cannot be fulfilled on nodes {name:?}: Precondition failed: UID in precondition: {expected}, UID in object meta: {uid}"

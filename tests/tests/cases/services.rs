@@ -84,10 +84,8 @@ impl ServiceWorld {
             name: "kubernetes".to_owned(),
             id: None,
         };
-        let (recorder, metrics) = (
-            self.recorder.clone(),
-            Arc::clone(&self.counters) as Arc<dyn ServiceMetrics>,
-        );
+        let recorder = self.recorder.clone();
+        let metrics = Arc::clone(&self.counters) as Arc<dyn ServiceMetrics>;
         let services = self.services.clone();
         Ok(ServiceController::new(
             context,

@@ -102,10 +102,8 @@ impl Harness {
         ])
         .await?;
         for service in self.services().list(&ListParams::default()).await? {
-            let (name, free) = (
-                service.name_any(),
-                Patch::Merge(json!({"metadata": {"finalizers": null}})),
-            );
+            let name = service.name_any();
+            let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
             if name != "kubernetes" {
                 _ = self
                     .services()

@@ -26,7 +26,8 @@ fn deploy() -> PathBuf {
 
 /// Makes the file system of the image and an OCI archive of it.
 async fn archive(binary: &Path, folder: &Path) -> Result<PathBuf> {
-    let (root, archive) = (folder.join("root"), folder.join("image.tar"));
+    let root = folder.join("root");
+    let archive = folder.join("image.tar");
     output(Command::new(deploy().join("image/layout")).args([&root, binary])).await?;
     output(Command::new(deploy().join("image/archive")).args([&root, &archive])).await?;
     std::fs::remove_dir_all(root)?;

@@ -57,10 +57,8 @@ pub(crate) async fn keepalived_assigns_addresses_until_and_after_the_uninstallat
         clock.step("2. a deleted Service is gone, in the ConfigMap as well");
 
         let before = Written::of(harness).await?;
-        let (old, holders) = (
-            holder(&harness.client).await?,
-            Holders::watch(&harness.client),
-        );
+        let old = holder(&harness.client).await?;
+        let holders = Holders::watch(&harness.client);
         harness.upgrade(&installation, 1).await?;
         harness.manager_is_ready(1, 1).await?;
         until("the new Pod leads", SOON, async || {

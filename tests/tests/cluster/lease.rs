@@ -40,7 +40,9 @@ impl Holders {
     pub(crate) fn watch(client: &Client) -> Self {
         let terms: Arc<Mutex<Vec<Term>>> = Arc::default();
         let stop = CancellationToken::new();
-        let (client, seen, stopped) = (client.clone(), Arc::clone(&terms), stop.clone());
+        let client = client.clone();
+        let seen = Arc::clone(&terms);
+        let stopped = stop.clone();
         tokio::spawn(async move {
             while !stopped.is_cancelled() {
                 // A poll that fails shows nothing; the next one follows.

@@ -51,7 +51,8 @@ pub(crate) fn container(pod: &Pod) -> Result<&ContainerStatus> {
 
 /// Checks that a Pod is ready and has this image.
 pub(crate) fn check_ready(pod: &Pod, image: &str) -> Result<()> {
-    let (name, container) = (pod.name_any(), container(pod)?);
+    let name = pod.name_any();
+    let container = container(pod)?;
     let has = pod
         .spec
         .as_ref()

@@ -137,10 +137,8 @@ async fn serves_services(
             "a Service shows the address of its load balancer",
             SOON,
             async || {
-                let (shown, balancers) = (
-                    ingress(&harness.service(name).await?),
-                    target.balancers_of(uid),
-                );
+                let shown = ingress(&harness.service(name).await?);
+                let balancers = target.balancers_of(uid);
                 let [balancer] = &*balancers else {
                     anyhow::bail!("Service {name} has {balancers:?}")
                 };
@@ -188,7 +186,8 @@ async fn updates_the_image(
     installation: &Installation,
 ) -> Result<()> {
     harness.settled().await?;
-    let (changes, service) = (target.changes(), harness.service(KEPT).await?);
+    let changes = target.changes();
+    let service = harness.service(KEPT).await?;
     let before = holder(&harness.client).await?;
     let holders = Holders::watch(&harness.client);
     harness.upgrade(installation, 1).await?;
@@ -203,7 +202,8 @@ async fn updates_the_image(
     })
     .await?;
     harness.settled().await?;
-    let (gaps, seen) = (holders.gaps(), holders.all());
+    let gaps = holders.gaps();
+    let seen = holders.all();
     let [gap] = &*gaps else {
         anyhow::bail!("the Lease was held by {seen:?}, not by the old and the new Pod")
     };
@@ -237,7 +237,8 @@ async fn leaves_load_balancers(
     clock: &mut Clock<'_>,
     target: &Target,
 ) -> Result<()> {
-    let (changes, service) = (target.changes(), harness.service(KEPT).await?);
+    let changes = target.changes();
+    let service = harness.service(KEPT).await?;
     let notes = harness.uninstall().await?;
     for text in [
         "BEFORE YOU UNINSTALL",

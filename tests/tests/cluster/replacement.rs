@@ -138,11 +138,9 @@ pub(crate) async fn image_of_hetzners_manifest_is_changed_to_ours_and_back_witho
         runs(harness, THEIRS).await?;
         clock.step("5. Hetzner's program: Node, route and load balancer");
 
-        let (before, changes, reads) = (
-            seen(harness, &target).await?,
-            target.changes(),
-            reads(&target),
-        );
+        let before = seen(harness, &target).await?;
+        let changes = target.changes();
+        let reads = reads(&target);
         let ours = format!("{REPOSITORY}:{}", TAGS[0]);
         set_image(harness, &ours).await?;
         until(

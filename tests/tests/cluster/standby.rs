@@ -113,7 +113,8 @@ async fn update(
         Ok(())
     })
     .await?;
-    let (old, new) = (attempt % 2, (attempt + 1) % 2);
+    let old = attempt % 2;
+    let new = (attempt + 1) % 2;
     harness.upgrade(next, new).await?;
     harness.manager_is_ready(new, 2).await?;
     // Work for the new version.
@@ -150,7 +151,8 @@ fn check_one_writer_at_a_time(writes: &[Write], old: usize) -> Result<()> {
     let (of_old, of_new): (Vec<&Write>, Vec<&Write>) =
         writes.iter().partition(|write| write.port == old);
     let at = |write: &&&Write| -> Instant { write.at };
-    let (last, first) = (of_old.iter().max_by_key(at), of_new.iter().min_by_key(at));
+    let last = of_old.iter().max_by_key(at);
+    let first = of_new.iter().min_by_key(at);
     let (Some(last), Some(first)) = (last, first) else {
         anyhow::bail!("only one version wrote: this shows nothing: {writes:?}")
     };

@@ -54,7 +54,8 @@ impl Target {
     /// Serves the fake of this profile on two free ports, until it is dropped.
     pub(crate) async fn serve(cloud: impl CloudProfile) -> Result<Self> {
         let cloud: Arc<dyn CloudProfile> = Arc::new(cloud);
-        let (mut ports, writes) = (Vec::new(), Writes::default());
+        let mut ports = Vec::new();
+        let writes = Writes::default();
         for index in 0..2 {
             let port = Port::open("127.0.0.1:0").await?;
             ports.push(

@@ -130,10 +130,8 @@ async fn the_name_does_not_resolve() {
 #[tokio::test]
 async fn the_certificate_is_not_of_the_ca_that_is_trusted() {
     let names = ["127.0.0.1"];
-    let (shown, trusted) = (
-        Certificate::self_signed(&names).expect("one"),
-        Certificate::self_signed(&names).expect("another"),
-    );
+    let shown = Certificate::self_signed(&names).expect("one");
+    let trusted = Certificate::self_signed(&names).expect("another");
     let (url, _stop) = serve(ApiServer::new(), Some(shown)).await;
     let (error, situation) = failure(&kubeconfig(&url, Some(&trusted), None)).await;
     let cause = Cause::Tls(TlsProblem::UnknownIssuer);
@@ -200,7 +198,8 @@ async fn nobody_answers_in_time_or_the_server_is_busy_or_forbids() {
         ),
         (500, "InternalError", Cause::Busy(500), "/readyz?verbose"),
     ] {
-        let (reason, message) = (reason.to_owned(), "no".to_owned());
+        let reason = reason.to_owned();
+        let message = "no".to_owned();
         let rule = server.faults().add(
             Matcher::any(),
             Action::Status {

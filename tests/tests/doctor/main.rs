@@ -200,7 +200,8 @@ async fn an_api_server_that_does_not_know_us_or_is_busy_is_told_apart() {
         (503, "ServiceUnavailable", "api", "answers 503"),
     ] {
         let world = World::well();
-        let (reason, message) = (reason.to_owned(), "no".to_owned());
+        let reason = reason.to_owned();
+        let message = "no".to_owned();
         world.api.faults().add(
             World::any(),
             Action::Status {
@@ -440,7 +441,8 @@ async fn nodes_of_which_the_cloud_says_nothing_fail() {
 async fn cloud_that_hangs_is_told_at_once_and_once() {
     let world = World::well();
     world.cloud.inject(Fault::new(FaultKind::Hang));
-    let (begin, mut told) = (Instant::now(), Vec::new());
+    let begin = Instant::now();
+    let mut told = Vec::new();
     let report = world
         .examine_telling(&mut |finding| told.push((finding.check.clone(), begin.elapsed())))
         .await;

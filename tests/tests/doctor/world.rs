@@ -234,14 +234,17 @@ impl World {
 
     /// Returns a client of the API server, with a clock and permissions as configured.
     fn client(&self) -> Client {
-        let (api, denied) = (self.api.clone(), self.denied.clone());
+        let api = self.api.clone();
+        let denied = self.denied.clone();
         // `Date` has whole seconds; so has the skew.
         let at = now()
             .checked_add(SignedDuration::from_secs(self.skew_seconds))
             .expect("a time");
         let date = at.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
         let service = service_fn(move |request: Request<Body>| {
-            let (api, denied, date) = (api.clone(), denied.clone(), date.clone());
+            let api = api.clone();
+            let denied = denied.clone();
+            let date = date.clone();
             async move {
                 let (head, body) = request.into_parts();
                 let body = body.collect_bytes().await.expect("a body in memory");

@@ -79,7 +79,8 @@ impl Candidate {
         );
         let (recorder, events) =
             EventRecorder::to_memory("cloud-controller-manager", Arc::new(SystemClock));
-        let (metrics, stop) = (Arc::new(Told::default()), CancellationToken::new());
+        let metrics = Arc::new(Told::default());
+        let stop = CancellationToken::new();
         let elector = Elector::new(client, config, recorder, metrics.clone()).clock(clock);
         let leadership = elector.leadership();
         let task = tokio::spawn(elector.run(stop.clone()));

@@ -60,7 +60,8 @@ async fn gap(end: End, may_watch: bool, after: u64) -> Duration {
 }
 
 async fn gaps(end: End, may_watch: bool) -> (f64, f64) {
-    let (mut least, mut most) = (f64::MAX, 0.0_f64);
+    let mut least = f64::MAX;
+    let mut most = 0.0_f64;
     for after in [20_000, 20_300, 20_900, 21_500, 23_100, 24_700, 27_900] {
         let took = gap(end, may_watch, after).await.as_secs_f64();
         (least, most) = (least.min(took), most.max(took));

@@ -72,7 +72,8 @@ async fn a_graceful_stop_gives_the_lease_back_and_keeps_everything_else_in_it() 
     });
     let second = Candidate::new(&api, "b");
     sleep(seconds(10)).await;
-    let (events, metrics) = (first.events(), first.metrics.clone());
+    let events = first.events();
+    let metrics = first.metrics.clone();
     let fence = first.leadership.fence();
     assert_eq!(
         (first.stop().await, fence.is_open(), events.len()),

@@ -75,11 +75,9 @@ async fn without_the_api_server_the_fence_closes_at_the_deadline_and_the_lease_i
         leader.leadership.acquired().await;
         sleep(Duration::from_millis(20_500)).await;
         api.faults().add(leases(), trouble.clone());
-        let (fence, leadership, began) = (
-            leader.leadership.fence(),
-            leader.leadership.clone(),
-            Instant::now(),
-        );
+        let fence = leader.leadership.fence();
+        let leadership = leader.leadership.clone();
+        let began = Instant::now();
         let watch = async {
             until("the fence closes", || !fence.is_open()).await;
             began.elapsed()

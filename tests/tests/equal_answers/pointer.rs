@@ -4,7 +4,8 @@ use serde_json::{Map, Value};
 
 fn segments(pointer: &str) -> Vec<String> {
     // A `/` within brackets belongs to the segment.
-    let (mut segments, mut depth) = (Vec::new(), 0);
+    let mut segments = Vec::new();
+    let mut depth = 0;
     for character in pointer.chars() {
         match character {
             '/' if depth == 0 => {

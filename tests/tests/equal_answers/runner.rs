@@ -95,7 +95,8 @@ impl Run<'_> {
     fn step<'a>(&'a mut self, step: &'a Step) -> BoxFuture<'a, Result<Value>> {
         async move {
             let request = self.request(step)?;
-            let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+            let method = request.method().clone();
+            let path = request.uri().path().to_owned();
             let response = tokio::time::timeout(PATIENCE, self.client.send(request))
                 .await
                 .context("no answer")??;

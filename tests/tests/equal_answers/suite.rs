@@ -374,16 +374,12 @@ fn report(name: &str, server: &str, expected: Option<&Value>, got: Option<&Outco
 
 fn step_differences(expected: &Value, got: &Value) -> Vec<String> {
     let empty = Vec::new();
-    let (steps, others) = (
-        expected.as_array().unwrap_or(&empty),
-        got.as_array().unwrap_or(&empty),
-    );
+    let steps = expected.as_array().unwrap_or(&empty);
+    let others = got.as_array().unwrap_or(&empty);
     let mut lines = Vec::new();
     for index in 0..steps.len().max(others.len()) {
-        let (step, other) = (
-            steps.get(index).unwrap_or(&Value::Null),
-            others.get(index).unwrap_or(&Value::Null),
-        );
+        let step = steps.get(index).unwrap_or(&Value::Null);
+        let other = others.get(index).unwrap_or(&Value::Null);
         let found = differences(step, other);
         if !found.is_empty() {
             lines.push(format!(

@@ -74,7 +74,8 @@ async fn nodes_come_first_when_requests_are_scarce_and_no_request_is_refused_twi
         );
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    let (took, made) = (joined.elapsed(), cloud.fake.load_balancers().len());
+    let took = joined.elapsed();
+    let made = cloud.fake.load_balancers().len();
     println!(
         "{NODES} Nodes were initialised after {took:?}; {made} of {SERVICES} load balancers were there"
     );

@@ -9,7 +9,8 @@ use serde_json::json;
 #[tokio::test(start_paused = true)]
 async fn inv_7_a_name_that_another_service_has_gives_no_right_to_its_load_balancer() {
     let cloud = HetznerCloud::default();
-    let (harness, fake) = (Harness::with_routes(&cloud), &cloud.fake);
+    let harness = Harness::with_routes(&cloud);
+    let fake = &cloud.fake;
     harness.join(1..=3).await;
     let name = json!({"metadata": {"annotations": {"load-balancer.hetzner.cloud/name": "shared"}}});
     harness.user.create_service("owner", &[80]).await;

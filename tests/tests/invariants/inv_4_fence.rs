@@ -116,7 +116,8 @@ async fn inv_4_a_leader_that_cannot_renew_its_lease_stops_writing_at_the_deadlin
         trouble,
     );
     let fence = leadership.fence();
-    let (began, mut round) = (harness.injector.mutations(), 20);
+    let began = harness.injector.mutations();
+    let mut round = 20;
     while fence.is_open() {
         make_work(&harness, round).await;
         round += 1;

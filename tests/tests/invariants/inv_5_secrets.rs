@@ -118,10 +118,12 @@ fn rude_provider(
     injector: &FaultInjector,
     outputs: &Outputs,
 ) -> Arc<dyn CloudProvider> {
-    let (router, requests) = (cloud.router(), Arc::new(Mutex::new(0)));
+    let router = cloud.router();
+    let requests = Arc::new(Mutex::new(0));
     let rude = tower::service_fn(
         move |request: Request<http_body_util::Full<bytes::Bytes>>| {
-            let (router, requests) = (router.clone(), Arc::clone(&requests));
+            let router = router.clone();
+            let requests = Arc::clone(&requests);
             async move {
                 let number = {
                     let mut requests = requests.lock();
@@ -180,7 +182,8 @@ async fn live_with_a_rude_cloud(format: Format) {
     let _log = outputs.listen(format);
     let cloud = Cloud::default();
     cloud.add_token(CANARY, DEFAULT_PROJECT);
-    let (told, simulated) = (outputs.clone(), cloud.clone());
+    let told = outputs.clone();
+    let simulated = cloud.clone();
     let harness = Harness::of(&SimulatedCloud(cloud)).routes();
     let harness = harness
         .provider(move |_, injector, _| rude_provider(&simulated, injector, &told))
@@ -304,7 +307,8 @@ async fn inv_5_neither_debug_nor_a_mistake_shows_what_is_secret() {
 
 /// Flags for a server on this port, with the canary as token of both sides.
 fn flags(directory: &Path, api: &str, cloud: &str) -> Flags {
-    let (kubeconfig, config) = (directory.join("kubeconfig"), directory.join("cloud.yaml"));
+    let kubeconfig = directory.join("kubeconfig");
+    let config = directory.join("cloud.yaml");
     std::fs::write(
         &kubeconfig,
         embedded_apiserver::kubeconfig(api, None, Some(CANARY)),
@@ -348,14 +352,15 @@ async fn live_from_files(format: Format) {
         require_token: true,
         ..Default::default()
     };
-    let (api, cloud) = (ApiServer::with_options(options), Cloud::default());
-    let (for_api, for_cloud) = (
-        TcpListener::bind("127.0.0.1:0").await.unwrap(),
-        TcpListener::bind("127.0.0.1:0").await.unwrap(),
-    );
+    let api = ApiServer::with_options(options);
+    let cloud = Cloud::default();
+    let for_api = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let for_cloud = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = |listener: &TcpListener| format!("http://{}", listener.local_addr().unwrap());
     let flags = flags(directory.path(), &address(&for_api), &address(&for_cloud));
-    let (served_api, served_cloud, stop) = (api.clone(), cloud.clone(), shutdown.clone());
+    let served_api = api.clone();
+    let served_cloud = cloud.clone();
+    let stop = shutdown.clone();
     tokio::spawn(async move { served_api.serve_tcp(for_api, stop).await });
     let stop = shutdown.clone();
     tokio::spawn(async move { served_cloud.serve(for_cloud, stop).await });
@@ -365,7 +370,8 @@ async fn live_from_files(format: Format) {
     outputs.show(&flags);
     outputs.show(&flags.configuration().options);
     logging::log_flags(flags.dump());
-    let (manager, stop) = (Manager::new(&providers), shutdown.clone());
+    let manager = Manager::new(&providers);
+    let stop = shutdown.clone();
     // First the cloud does not know the token.
     let refused = match manager.prepare(&flags, &stop).await {
         Ok(process) => process.run().await.expect_err("the token is unknown"),

@@ -13,7 +13,8 @@ async fn inv_9_another_clusters_api_server_changes_nothing() {
     }
     let _program = harness.start().await.unwrap();
     harness.settle().await;
-    let (balancers, mutations) = (harness.cloud.load_balancers(), harness.injector.mutations());
+    let balancers = harness.cloud.load_balancers();
+    let mutations = harness.injector.mutations();
     // The storage is another cluster's: its namespaces, its Services, its Nodes.
     let mut namespace = harness.api.get("namespaces", None, "kube-system").unwrap();
     namespace["metadata"]["uid"] = "another-cluster".into();

@@ -30,7 +30,8 @@ impl Environment {
     /// # Errors
     /// There is a cluster, but no binary to test; or a variable names no file.
     pub(crate) fn from_variables() -> Result<Self> {
-        let (kubeconfig, faults) = (real::path(KUBECONFIG)?, real::path(FAULTS)?);
+        let kubeconfig = real::path(KUBECONFIG)?;
+        let faults = real::path(FAULTS)?;
         let binary = real::binary(kubeconfig.is_some())?;
         ccm_tests::install_crypto();
         Ok(Self {

@@ -50,7 +50,8 @@ impl Kubelets {
             reporting: tokio::sync::Mutex::default(),
         });
         let shutdown = CancellationToken::new();
-        let (this, until) = (Arc::clone(&shared), shutdown.clone().drop_guard());
+        let this = Arc::clone(&shared);
+        let until = shutdown.clone().drop_guard();
         tokio::spawn(async move {
             while tokio::time::timeout(PERIOD, shutdown.cancelled())
                 .await

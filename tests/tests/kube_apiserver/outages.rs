@@ -56,7 +56,8 @@ async fn in_the_middle_of_a_burst(
 /// one follows.
 async fn middle(scene: &Scene) -> Result<Vec<String>> {
     for bursts in 0..BURSTS {
-        let (old, all) = (bursts * BURST, (bursts + 1) * BURST);
+        let old = bursts * BURST;
+        let all = (bursts + 1) * BURST;
         let names = scene.names(all).split_off(old);
         scene.create_machines(&names);
         scene.kubelets.register(&names, true).await?;

@@ -29,16 +29,12 @@ pub(crate) async fn a_token_that_becomes_worthless_is_replaced_without_a_restart
     let directory = TempDir::with_prefix("ccm-e2e-renewal-")?;
     let users = Users::new(environment).await?;
     users.clean_up().await?;
-    let (kubeconfig, token) = (
-        directory.path().join("kubeconfig"),
-        directory.path().join("token"),
-    );
+    let kubeconfig = directory.path().join("kubeconfig");
+    let token = directory.path().join("token");
     users.write_kubeconfig(&kubeconfig, &token)?;
-    let (first, second, third) = (
-        users.token("first").await?,
-        users.token("second").await?,
-        users.token("third").await?,
-    );
+    let first = users.token("first").await?;
+    let second = users.token("second").await?;
+    let third = users.token("third").await?;
     std::fs::write(&token, &first)?;
     let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
     // Long enough not to expire during the test on a slow machine.

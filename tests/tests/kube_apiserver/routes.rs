@@ -84,7 +84,8 @@ impl Scene {
     /// Waits until these Nodes, and no others, have their routes. `foreign` ones belong to other owners.
     pub(crate) async fn routed(&self, names: &[String], foreign: &[CloudRoute]) -> Result<()> {
         until("each Node has its route", SOON, async || {
-            let (nodes, mut routes) = (self.list().await?, self.cloud().routes());
+            let nodes = self.list().await?;
+            let mut routes = self.cloud().routes();
             routes.retain(|route| !foreign.contains(route));
             for name in names {
                 let node = nodes.get(name).with_context(|| format!("no Node {name}"))?;

@@ -32,10 +32,8 @@ async fn with_webhook(
     let port = std::net::TcpListener::bind("127.0.0.1:0")?
         .local_addr()?
         .port();
-    let (directory, port) = (
-        format!("--webhook-cert-dir={}", certificates.path().display()),
-        port.to_string(),
-    );
+    let directory = format!("--webhook-cert-dir={}", certificates.path().display());
+    let port = port.to_string();
     let flags = [
         "--feature-gates=CloudControllerManagerWebhook=true",
         "--webhooks=lb-service",
@@ -170,7 +168,9 @@ pub(crate) async fn whoever_writes_a_service_is_warned_of_its_mistakes(
     environment: &Environment,
 ) -> Result<()> {
     with_webhook(environment, "warned", "Warn", async |scene| {
-        let (client, old, new) = (&scene.client, old(scene), new(scene));
+        let client = &scene.client;
+        let old = old(scene);
+        let new = new(scene);
         let expect = |answer: &Answer, status: u16, expected: &[String]| {
             ensure!(
                 answer.status == status && answer.warnings == expected,
@@ -261,7 +261,9 @@ pub(crate) async fn a_service_with_new_mistakes_is_denied_where_the_operator_wan
     environment: &Environment,
 ) -> Result<()> {
     with_webhook(environment, "denied", "Deny", async |scene| {
-        let (client, old, new) = (&scene.client, old(scene), new(scene));
+        let client = &scene.client;
+        let old = old(scene);
+        let new = new(scene);
         let denied = write(client, "POST", "", &service(&new, &[(TIER, "golden")])).await?;
         let status: Value = serde_json::from_str(&denied.text)?;
         let message = format!(

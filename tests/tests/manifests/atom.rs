@@ -228,10 +228,8 @@ pub(crate) fn same(granted: &ByAccount, wanted: &ByAccount, what: &str) -> Resul
     let mut complaints = Vec::new();
     let none = BTreeSet::new();
     for account in accounts {
-        let (has, needs) = (
-            granted.get(account).unwrap_or(&none),
-            wanted.get(account).unwrap_or(&none),
-        );
+        let has = granted.get(account).unwrap_or(&none);
+        let needs = wanted.get(account).unwrap_or(&none);
         complaints.extend(
             has.difference(needs)
                 .map(|atom| format!("{account} may {atom} and does not need it")),

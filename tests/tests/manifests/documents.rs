@@ -33,10 +33,8 @@ pub(crate) fn read(files: &[&str]) -> Result<Vec<Value>> {
 /// Returns `kind namespace/name`, for messages.
 pub(crate) fn title(document: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let (namespace, name) = (
-        text(&document["metadata"]["namespace"]),
-        text(&document["metadata"]["name"]),
-    );
+    let namespace = text(&document["metadata"]["namespace"]);
+    let name = text(&document["metadata"]["name"]);
     let slash = if namespace.is_empty() { "" } else { "/" };
     format!("{} {namespace}{slash}{name}", text(&document["kind"]))
 }

@@ -12,7 +12,8 @@ fn read(file: &str) -> Result<String> {
 /// Returns the images that a Dockerfile fetches: those of `FROM` and `COPY --from`, without stages of its own, and that
 /// of `# syntax=`.
 fn fetched(dockerfile: &str) -> Vec<&str> {
-    let (mut stages, mut images) = (vec!["scratch"], Vec::new());
+    let mut stages = vec!["scratch"];
+    let mut images = Vec::new();
     for line in dockerfile.lines() {
         let words: Vec<_> = line.split_whitespace().collect();
         let image = match words[..] {

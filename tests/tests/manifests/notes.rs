@@ -135,7 +135,8 @@ fn words(notes: &str, command: &str) -> Vec<String> {
         .find_map(|line| line.split_once(command))
         .map(|(_, rest)| rest)
         .unwrap_or_default();
-    let (mut found, mut is_quoted) = (vec![String::new()], false);
+    let mut found = vec![String::new()];
+    let mut is_quoted = false;
     for character in line.chars() {
         match character {
             '\'' => is_quoted = !is_quoted,

@@ -50,7 +50,8 @@ fn equal(pod: &str, what: &str, got: &Value, wanted: &Value) -> Result<()> {
 }
 
 fn check(name: &str, workload: &Value, pod: &Value) -> Result<()> {
-    let (spec, container) = (&pod["spec"], &pod["spec"]["containers"][0]);
+    let spec = &pod["spec"];
+    let container = &pod["spec"]["containers"][0];
     for (what, got, wanted) in [
         (
             "namespace (DEP-40)",

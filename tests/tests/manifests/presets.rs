@@ -91,10 +91,8 @@ fn providers() -> Result<BTreeSet<String>> {
 
 pub(crate) fn the_chart_has_a_preset_for_each_provider() -> Result<()> {
     let presets = presets()?;
-    let (names, providers) = (
-        presets.keys().cloned().collect::<BTreeSet<_>>(),
-        providers()?,
-    );
+    let names = presets.keys().cloned().collect::<BTreeSet<_>>();
+    let providers = providers()?;
     ensure!(
         names == providers,
         "presets {names:?}, providers {providers:?}"

@@ -19,8 +19,9 @@ enum Entry {
 
 /// Reads values.yaml: `## ` begins a section, and a comment belongs to the key below it.
 fn entries(text: &str) -> Vec<Entry> {
-    let (mut found, mut comment, mut parents) =
-        (Vec::new(), Vec::new(), Vec::<(usize, String)>::new());
+    let mut found = Vec::new();
+    let mut comment = Vec::new();
+    let mut parents = Vec::<(usize, String)>::new();
     for line in text.lines() {
         let trimmed = line.trim_start();
         let indent = line.len() - trimmed.len();
@@ -190,10 +191,8 @@ pub(crate) fn the_schema_and_the_values_of_the_chart_have_the_same_names() -> Re
 
 /// Returns a page with a table between its markers replaced.
 fn replaced(page: &str, name: &str, source: &str, table: &str) -> Result<String> {
-    let (begin, end) = (
-        format!("<!-- {name} begins: generated from {source} -->\n"),
-        format!("<!-- {name} ends -->"),
-    );
+    let begin = format!("<!-- {name} begins: generated from {source} -->\n");
+    let end = format!("<!-- {name} ends -->");
     let (before, rest) = page
         .split_once(&begin)
         .with_context(|| format!("the README lacks {begin}"))?;

@@ -61,13 +61,11 @@ fn asked(expression: &str) -> Result<Vec<Asked>> {
     let selector = Regex::new(r"([a-zA-Z_:][a-zA-Z0-9_:]*)?\s*\{([^}]*)\}")?;
     let mut found = Vec::new();
     for selection in selector.captures_iter(expression) {
-        let (mut name, mut is_pattern) = (
-            selection
-                .get(1)
-                .map_or("", |matched| matched.as_str())
-                .to_owned(),
-            false,
-        );
+        let mut name = selection
+            .get(1)
+            .map_or("", |matched| matched.as_str())
+            .to_owned();
+        let mut is_pattern = false;
         let mut labels = Vec::new();
         for label in matcher.captures_iter(&selection[2]) {
             if &label[1] == "__name__" {

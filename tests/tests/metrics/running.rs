@@ -45,7 +45,8 @@ fn simulated(setup: &Setup) -> cloud_provider::Result<Arc<dyn CloudProvider>> {
 impl Running {
     /// Starts the program over a cluster with one new Node and one Service; called once in a process, in a `LocalSet`.
     pub(crate) async fn start() -> Self {
-        let (api, cloud) = (ApiServer::new(), CLOUD.get_or_init(Cloud::default).clone());
+        let api = ApiServer::new();
+        let cloud = CLOUD.get_or_init(Cloud::default).clone();
         cloud.create_machines("worker-", 3);
         for object in [node(1, "True"), service("web")] {
             api.seed(object).unwrap();

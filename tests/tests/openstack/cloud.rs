@@ -260,7 +260,8 @@ impl Cloud {
 
     /// Reads all pages of a list.
     pub(crate) async fn list(&self, api: Api, path: &str) -> Result<Vec<Value>> {
-        let (mut found, mut path) = (Vec::new(), path.to_owned());
+        let mut found = Vec::new();
+        let mut path = path.to_owned();
         loop {
             let answer = self.get(api, &path).await?;
             let answer = answer
@@ -270,7 +271,8 @@ impl Cloud {
                 .iter()
                 .find(|(_, answer)| answer.is_array())
                 .context("no list in the answer")?;
-            let (name, items) = (name.trim_end_matches("_links").to_owned(), items);
+            let name = name.trim_end_matches("_links").to_owned();
+            let items = items;
             let items = answer.get(&name).unwrap_or(items);
             found.extend(items.as_array().into_iter().flatten().cloned());
             let links = answer

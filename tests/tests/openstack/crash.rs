@@ -123,7 +123,8 @@ impl Points {
 
     /// Returns the chooser of the next run's crash point.
     fn chooser(&self) -> impl FnMut(&Passed) -> Option<Moment> + Send + 'static {
-        let (points, thorough) = (self.clone(), std::env::var_os(THOROUGH).is_some());
+        let points = self.clone();
+        let thorough = std::env::var_os(THOROUGH).is_some();
         let one_of = std::env::var(ONE_LOOK_OF)
             .ok()
             .and_then(|var| var.parse().ok())
@@ -390,8 +391,10 @@ async fn cut_off(
     chosen: Act,
     references: impl Future<Output = Result<Arc<BTreeMap<Act, Reference>>, String>>,
 ) -> Result<String> {
-    let (mut scene, points) = (stage(environment).await?, Points::default());
-    let (mut count, start) = (0, Instant::now());
+    let mut scene = stage(environment).await?;
+    let points = Points::default();
+    let mut count = 0;
+    let start = Instant::now();
     let played = async {
         for object in ACTS {
             let work = async {

@@ -36,7 +36,8 @@ async fn furnish(scene: &mut Scene) -> Result<()> {
 
 /// Checks that all Nodes and the load balancer exist, unchanged for a while.
 async fn nothing_is_deleted(scene: &Scene) -> Result<()> {
-    let (before, changes) = (scene.snapshot().await?, scene.changes().len());
+    let before = scene.snapshot().await?;
+    let changes = scene.changes().len();
     tokio::time::sleep(A_WHILE).await;
     for name in ["worker-1", "worker-2", "worker-3"] {
         ensure!(scene.node(name).is_some(), "{name} was deleted");
@@ -107,7 +108,7 @@ pub(crate) async fn a_wrong_password_deletes_nothing_and_a_new_one_is_taken_up(
         goes_on(scene, 81).await?;
         scene.did("the password was changed, and the file: it went on without a restart");
         password("a-third-secret").await?;
-        let (outcome, refusals) = (scene.user.set_ports("web", &[82]).await, refusals(scene));
+        let outcome = scene.user.set_ports("web", &[82]).await; let refusals = refusals(scene);
         ensure!(outcome, "no Service");
         is_refused(scene, refusals).await?;
         tokio::time::sleep(A_WHILE).await;
@@ -234,13 +235,13 @@ pub(crate) async fn application_credentials_and_trusts_are_enough(
         let own = format!("/users/{}", scene.project.user);
         let credential = json!({"application_credential": {"name": "ccm", "roles": roles()}});
         let credential = scene.cloud.post(Api::Identity, &format!("{own}/application_credentials"), credential).await?;
-        let (id, secret) = (text(&credential, "id"), text(&credential, "secret"));
+        let id = text(&credential, "id"); let secret = text(&credential, "secret");
         scene.configure_as(&format!("application-credential-id={id}\napplication-credential-secret={secret}"))?;
         scene.start()?;
         furnish(scene).await?;
         scene.did("with an application credential");
 
-        let (admin, password) = (environment.admin().await?, scene.project.password());
+        let admin = environment.admin().await?; let password = scene.project.password();
         let user =
             json!({"user": {"name": trustee(&scene.project.name), "password": password, "domain_id": "default"}});
         let user = text(&admin.post(Api::Identity, "/users", user).await?, "id").to_owned();

@@ -49,7 +49,8 @@ impl Environment {
     /// # Errors
     /// There is a cloud, but no binary to test; or a variable names nothing.
     pub(crate) fn from_variables() -> Result<Self> {
-        let (out, services) = (real::path(OUT)?, real::path(SERVICES)?);
+        let out = real::path(OUT)?;
+        let services = real::path(SERVICES)?;
         let binary = real::binary(out.is_some())?;
         ccm_tests::install_crypto();
         let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -86,8 +86,8 @@ pub(crate) async fn a_service_moves_between_load_balancers(
         scene.create_service("web", &[(80, 30080)], json!({})).await;
         scene.create_service("mail", &[(25, 30025)], json!({})).await;
         let (hand, floating, by_hand) = leave_balancer(scene).await?;
-        let (first, of_mail) = (scene.published("web").await?, scene.published("mail").await?);
-        let (own, shared) = (scene.balancer_id("web")?, scene.balancer_id("mail")?);
+        let first = scene.published("web").await?; let of_mail = scene.published("mail").await?;
+        let own = scene.balancer_id("web")?; let shared = scene.balancer_id("mail")?;
         scene.did("two Services have a load balancer each, and there is one that was made by hand");
 
         scene.change_service("web", annotated(ID, "00000000-0000-4000-8000-000000000000")).await?;

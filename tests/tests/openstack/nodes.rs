@@ -21,7 +21,8 @@ fn has_taint(node: &Value, key: &str) -> bool {
 
 /// Checks that a Node has the identity of this server.
 fn check(node: &Value, server: &Server) -> Result<()> {
-    let (labels, addresses) = (&node["metadata"]["labels"], &node["status"]["addresses"]);
+    let labels = &node["metadata"]["labels"];
+    let addresses = &node["status"]["addresses"];
     let id = format!("openstack:///{}", server.id);
     ensure!(
         node["spec"]["providerID"] == id,

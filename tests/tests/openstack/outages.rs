@@ -83,10 +83,8 @@ pub(crate) async fn services_that_stop_in_the_middle_cost_nothing(
 
         // The next life has tokens of 20 seconds.
         scene.end().await?;
-        let (tokens, failures) = (
-            scene.tokens.count(),
-            scene.events("SyncLoadBalancerFailed").len(),
-        );
+        let tokens = scene.tokens.count();
+        let failures = scene.events("SyncLoadBalancerFailed").len();
         scene.start()?;
         let start = Instant::now();
         until("the next life has a token", SOON, async || {
@@ -104,10 +102,8 @@ pub(crate) async fn services_that_stop_in_the_middle_cost_nothing(
         environment.service(&["stop", "keystone"]).await?;
         environment.start_services(&[]).await?;
         changed?;
-        let (tokens, failures) = (
-            scene.tokens.count() - tokens,
-            scene.events("SyncLoadBalancerFailed").len() - failures,
-        );
+        let tokens = scene.tokens.count() - tokens;
+        let failures = scene.events("SyncLoadBalancerFailed").len() - failures;
         // Each may be renewed when half of its life is over.
         let most = 4 + 2 * usize::try_from(start.elapsed().as_secs() / LIFE.as_secs())?;
         ensure!(

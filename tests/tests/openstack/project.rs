@@ -274,11 +274,9 @@ fn login(address: &str, user: &str, project: &str) -> Login {
 
 impl Project {
     async fn make(environment: &Environment, name: &str) -> Result<Self> {
-        let (admin, ids, address) = (
-            environment.admin().await?,
-            environment.ids()?,
-            environment.keystone()?,
-        );
+        let admin = environment.admin().await?;
+        let ids = environment.ids()?;
+        let address = environment.keystone()?;
         let id = |value: &Value| text(value, "id").to_owned();
         let project = json!({"project": {"name": name, "domain_id": "default"}});
         let project = id(&admin.post(Api::Identity, "/projects", project).await?);

@@ -83,7 +83,8 @@ impl Served {
             .no_proxy()
             .timeout(Duration::from_secs(120))
             .build()?;
-        let (origins, tokens) = (cloud.origins(), tokens.clone());
+        let origins = cloud.origins();
+        let tokens = tokens.clone();
         Self::start(|address| {
             let far = Far {
                 client,
@@ -179,7 +180,8 @@ impl Far {
             .client
             .execute(reqwest::Request::try_from(Request::from_parts(head, body))?)
             .await?;
-        let (status, mut headers) = (answer.status(), answer.headers().clone());
+        let status = answer.status();
+        let mut headers = answer.headers().clone();
         for name in [
             header::CONTENT_LENGTH,
             header::CONNECTION,

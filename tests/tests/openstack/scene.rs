@@ -133,11 +133,9 @@ impl Scene {
             taint_new_nodes: false,
             ..Default::default()
         };
-        let (api, injector, tokens) = (
-            ApiServer::with_options(server),
-            FaultInjector::new(1),
-            Tokens::default(),
-        );
+        let api = ApiServer::with_options(server);
+        let injector = FaultInjector::new(1);
+        let tokens = Tokens::default();
         let scene = Self {
             user: User::of(&api),
             before: Snapshot::of(&cloud).await?,
@@ -263,7 +261,8 @@ impl Scene {
     /// Restarts the program gracefully, and checks that it reads all load balancers and changes nothing.
     pub(crate) async fn restarts_without_a_change(&mut self) -> Result<()> {
         self.end().await?;
-        let (asked, changes) = (self.asked().len(), self.changes().len());
+        let asked = self.asked().len();
+        let changes = self.changes().len();
         self.start()?;
         until(
             "the new life looks at the members of the load balancers",

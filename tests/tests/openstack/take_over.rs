@@ -214,7 +214,8 @@ pub(crate) async fn what_the_go_program_wrote_is_accepted_with_no_change(
         );
         scene.did("a load balancer, a floating IP and a security group were left");
 
-        let (asked, before) = (scene.injector.passed().len(), scene.service("web")?);
+        let asked = scene.injector.passed().len();
+        let before = scene.service("web")?;
         scene.start()?;
         until("it looks at the members", SOON, async || {
             let asked = scene.injector.passed().split_off(asked);

@@ -16,8 +16,10 @@ const REFERENCE: &str = "loadbalancer.openstack.org/default-tls-container-ref";
 /// Stores a certificate where the test bed's Octavia reads it, which has no Barbican: in a file. Returns its reference.
 async fn certificate(directory: &Path) -> Result<String> {
     let base = directory.join("web");
-    let (certificate, key) = (base.with_extension("crt"), base.with_extension("key"));
-    let (certificate, key) = (certificate.display().to_string(), key.display().to_string());
+    let certificate = base.with_extension("crt");
+    let key = base.with_extension("key");
+    let certificate = certificate.display().to_string();
+    let key = key.display().to_string();
     let words = [
         "req",
         "-x509",

@@ -43,7 +43,7 @@ pub(crate) async fn addresses_of_ports_that_a_trunk_carries_are_the_nodes(
         let subnet = json!({"subnet": {"network_id": network, "ip_version": 4, "cidr": "10.8.0.0/24"}});
         cloud.post(Api::Network, "/subnets", subnet).await?;
         let port = async |network: &str| cloud.post(Api::Network, "/ports", json!({"port": {"network_id": network}})).await;
-        let (parent, first, second) = (port(&scene.project.network).await?, port(&network).await?, port(&network).await?);
+        let parent = port(&scene.project.network).await?; let first = port(&network).await?; let second = port(&network).await?;
         let carried = |port: &Value, number: u16| json!({"port_id": port["id"], "segmentation_type": "vlan", "segmentation_id": number});
         let trunk = json!({"trunk": {"port_id": parent["id"], "sub_ports": [carried(&first, 101)]}});
         let trunk = id(&cloud.post(Api::Network, "/trunks", trunk).await?);

@@ -64,7 +64,9 @@ const OTHER_APIS: [&str; 4] = [
 
 /// Returns the program between an API server of its own and the cloud behind the proxy.
 fn harness(scene: &Scene, cloud: &HetznerCloud, cache: CachePolicy) -> Harness {
-    let (connector, endpoint, behind) = (scene.connector(), scene.proxy.clone(), cloud.clone());
+    let connector = scene.connector();
+    let endpoint = scene.proxy.clone();
+    let behind = cloud.clone();
     let provider = move || -> Arc<dyn CloudProvider> {
         let mut config = Config {
             endpoint: endpoint.clone(),
@@ -213,7 +215,8 @@ async fn play(scene: &Scene, harness: &Harness) -> Result<()> {
 /// Waits until no further request is sent, and none is pending.
 async fn settle_quietly(scene: &Scene, harness: &Harness) {
     let look = || (harness.api.revision(), scene.traffic());
-    let (mut before, mut quiet) = (look(), 0);
+    let mut before = look();
+    let mut quiet = 0;
     while quiet < 3 {
         sleep(Duration::from_millis(150)).await;
         let now = look();

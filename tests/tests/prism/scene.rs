@@ -93,10 +93,8 @@ impl Scene {
         let served = port.serve(app);
         ccm_tests::install_crypto();
         let client = reqwest::Client::builder().no_proxy().build()?;
-        let (proxy, violations) = (
-            proxy.trim_end_matches('/').to_owned(),
-            Violations::default(),
-        );
+        let proxy = proxy.trim_end_matches('/').to_owned();
+        let violations = Violations::default();
         Ok(Self {
             fake,
             proxy,
@@ -199,7 +197,8 @@ impl Connector for Proxied {
         }
         let what = format!("{} {}", head.method, head.uri.path());
         let request = reqwest::Request::try_from(http::Request::from_parts(head, body));
-        let (client, violations) = (self.client.clone(), Arc::clone(&self.violations));
+        let client = self.client.clone();
+        let violations = Arc::clone(&self.violations);
         let asked = self.under_way.one();
         async move {
             let _until_then = asked;
@@ -207,7 +206,8 @@ impl Connector for Proxied {
                 .execute(request.map_err(NoAnswer::new)?)
                 .await
                 .map_err(NoAnswer::new)?;
-            let (status, headers) = (answer.status(), answer.headers().clone());
+            let status = answer.status();
+            let headers = answer.headers().clone();
             let bytes = answer.bytes().await.map_err(NoAnswer::new)?;
             let text = String::from_utf8_lossy(&bytes);
             let header = headers

@@ -44,7 +44,8 @@ impl Cluster {
             ..Options::default()
         };
         let world = World::at(ApiServer::with_options(options));
-        let (asked, over) = (Asked::default(), CancellationToken::new());
+        let asked = Asked::default();
+        let over = CancellationToken::new();
         let notes = Arc::clone(&asked);
         let router = world.api.router().layer(axum::middleware::map_request(
             move |request: axum::extract::Request| {

@@ -134,7 +134,8 @@ impl World {
 
     /// Returns a client of the API server in this process.
     fn client(&self) -> Client {
-        let (server, poisoned) = (self.api.service(), Arc::clone(&self.poisoned));
+        let server = self.api.service();
+        let poisoned = Arc::clone(&self.poisoned);
         let service = tower::service_fn(move |request: Request<kube::client::Body>| {
             let name = *poisoned.lock();
             let panics =
@@ -168,7 +169,8 @@ impl World {
         let Parsed::Flags(flags) = Flags::parse_as(&program, arguments) else {
             panic!("flags that cannot be used")
         };
-        let (stop, registry) = (CancellationToken::new(), registry());
+        let stop = CancellationToken::new();
+        let registry = registry();
         let clients = Clients::Shared(self.client());
         let manager = Manager::new(&registry)
             .clients(clients)
@@ -200,7 +202,8 @@ impl World {
             Ok(process) => process,
             Err(failure) => panic!("{failure}"),
         };
-        let (router, webhooks) = (process.router(), process.webhook_router());
+        let router = process.router();
+        let webhooks = process.webhook_router();
         let task = tokio::spawn(process.run());
         Running {
             router,

@@ -51,7 +51,8 @@ impl Harness {
     /// Starts the container of a manifest. Mounted files lie in a temporary directory, to which their paths are rewritten;
     /// the ports are free ones; the API server is reached by a kubeconfig, because there is no Pod.
     pub(crate) async fn new(image: &Image, manifest: &Manifest) -> Result<Self> {
-        let (stop, mounts) = (CancellationToken::new(), tempfile::tempdir()?);
+        let stop = CancellationToken::new();
+        let mounts = tempfile::tempdir()?;
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let api_server = format!("http://{}", listener.local_addr()?);
         let CertifiedKey { cert, signing_key } =
@@ -60,7 +61,8 @@ impl Harness {
             api_server,
             certificate: (cert.pem(), signing_key.serialize_pem()),
         };
-        let (api, token) = (api_server_with_secrets(&generated)?, stop.clone());
+        let api = api_server_with_secrets(&generated)?;
+        let token = stop.clone();
         tokio::spawn(async move { api.serve_tcp(listener, token).await });
 
         let mounted = |path: &str| mounts.path().join(path.trim_start_matches('/'));
@@ -80,7 +82,8 @@ impl Harness {
             })
         };
 
-        let (secure, health) = (reserved()?, reserved()?);
+        let secure = reserved()?;
+        let health = reserved()?;
         let words = manifest.words();
         let called = words.first().context("a command")?;
         let executable = image
@@ -129,7 +132,8 @@ impl Harness {
             "{}://127.0.0.1:{port}/healthz",
             if is_plain { "http" } else { "https" }
         );
-        let (process, is_probed) = (Mutex::new(process), manifest.probe.is_some());
+        let process = Mutex::new(process);
+        let is_probed = manifest.probe.is_some();
         Ok(Self {
             process,
             probe,

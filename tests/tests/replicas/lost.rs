@@ -73,7 +73,8 @@ pub(crate) async fn a_frozen_leader_changes_nothing_when_it_goes_on(
                 stage.door().open();
                 stage.work_goes_on().await?;
                 // No replica has work now: any change was made by the frozen one.
-                let (changes, versions) = (stage.changes(), stage.versions().await?);
+                let changes = stage.changes();
+                let versions = stage.versions().await?;
                 frozen.controller.resume()?;
                 let status = frozen.controller.ended(SOON).await?;
                 ensure!(
@@ -139,10 +140,8 @@ pub(crate) async fn an_api_server_that_stays_away_costs_the_leader_and_another_f
                 environment.fault(&["kill"]).await?;
                 let start = Instant::now();
                 let status = old.controller.ended(SOON).await;
-                let (gap, unrenewed) = (
-                    start.elapsed(),
-                    Timestamp::now().duration_since(renewed).unsigned_abs(),
-                );
+                let gap = start.elapsed();
+                let unrenewed = Timestamp::now().duration_since(renewed).unsigned_abs();
                 let others = stage
                     .replicas
                     .iter_mut()

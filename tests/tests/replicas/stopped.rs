@@ -101,7 +101,8 @@ pub(crate) async fn a_leader_stopped_in_the_middle_of_work_finishes_it_and_then_
                 stage.converges().await?;
                 let before = stage.cloud().load_balancers().len();
                 stage.amid_work(10, Waits::Request).await?;
-                let (cloud, door) = (stage.cloud().clone(), stage.door().clone());
+                let cloud = stage.cloud().clone();
+                let door = stage.door().clone();
                 let (gap, old) = stage
                     .gap_after(async |old| {
                         old.controller.ask_to_end()?;

@@ -53,7 +53,8 @@ async fn what_fails_is_tried_again_more_and_more_rarely_and_delays_nobody() {
     table.timed_calls();
     seconds(3600).await;
     let calls = table.timed_calls();
-    let (creates, lists) = (count(&calls, "create"), count(&calls, "list"));
+    let creates = count(&calls, "create");
+    let lists = count(&calls, "list");
     assert!(
         (12..=20).contains(&creates) && lists <= creates + 12,
         "{creates} creates, {lists} lists in an hour"

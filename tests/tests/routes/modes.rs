@@ -144,7 +144,8 @@ async fn passes_are_counted_by_outcome_and_trigger() {
     const PERIODIC: &str = "periodic";
     const NODE_CHANGE: &str = "node_change";
     for mode in [RouteMode::Periodic, RouteMode::Watch, RouteMode::Adaptive] {
-        let (table, mut options) = (Table::new(), product("10.244.0.0/16"));
+        let table = Table::new();
+        let mut options = product("10.244.0.0/16");
         options.route.mode = mode;
         let mut world = World::new(Arc::new(table.clone()), &options);
         world.resync = Resync::every(Duration::from_secs(600));

@@ -76,7 +76,9 @@ pub(crate) async fn seconds(n: u64) {
 impl World {
     /// Creates a world without Nodes in which the controller does not run yet.
     pub(crate) fn new(provider: Arc<dyn CloudProvider>, options: &Options) -> Self {
-        let (api, nodes, shutdown) = (ApiServer::new(), Cache::new(), CancellationToken::new());
+        let api = ApiServer::new();
+        let nodes = Cache::new();
+        let shutdown = CancellationToken::new();
         let client = Client::new(api.service(), "default");
         provider.set_caches(Arc::new(TheseNodes(nodes.clone())));
         let clock = Arc::new(SystemClock);
@@ -95,11 +97,10 @@ impl World {
             shutdown.clone(),
         );
         tokio::spawn(watched);
-        let (until, life) = (
-            shutdown.clone().drop_guard(),
-            Mutex::new(shutdown.child_token()),
-        );
-        let (options, syncs) = (options.clone(), Arc::default());
+        let until = shutdown.clone().drop_guard();
+        let life = Mutex::new(shutdown.child_token());
+        let options = options.clone();
+        let syncs = Arc::default();
         Self {
             api,
             context,
@@ -125,7 +126,8 @@ impl World {
             name: "kubernetes".into(),
             id: id.map(str::to_owned),
         };
-        let (context, recorder) = (self.context.clone(), self.recorder.clone());
+        let context = self.context.clone();
+        let recorder = self.recorder.clone();
         let made = RouteController::new(
             context,
             cluster,

@@ -55,7 +55,8 @@ pub(crate) fn index(definitions: &BTreeMap<Id, Definition>, citations: &Citation
             .map(String::as_str)
             .collect::<Vec<_>>()
             .join(", ");
-        let (decided, tested) = (cell(&site.decided), cell(&site.tested));
+        let decided = cell(&site.decided);
+        let tested = cell(&site.tested);
         _ = writeln!(
             out,
             "| [{id}]({}) | {decided} | {tested} | {cases} |",

@@ -222,7 +222,8 @@ impl LbCloud {
         let LoadBalancerRequest {
             service, callbacks, ..
         } = *request;
-        let (name, uid) = (text(&service.metadata.name), text(&service.metadata.uid));
+        let name = text(&service.metadata.name);
+        let uid = text(&service.metadata.uid);
         let (index, behaviour) = {
             let mut state = self.state();
             if !state.busy.insert(uid.clone()) {
@@ -258,10 +259,8 @@ impl LbCloud {
 
     /// Checks INV-2: a Service needs the finalizer before its load balancer is created.
     fn check_finalizer(&self, service: &Service) {
-        let (namespace, name) = (
-            text(&service.metadata.namespace),
-            text(&service.metadata.name),
-        );
+        let namespace = text(&service.metadata.namespace);
+        let name = text(&service.metadata.name);
         let object = self
             .api
             .get("services", Some(&namespace), &name)
@@ -397,7 +396,8 @@ impl LoadBalancers for LbCloud {
 
     async fn update_targets(&self, request: LoadBalancerRequest<'_>) -> Result<()> {
         let (_busy, index) = self.enter("update", &request).await?;
-        let (uid, targets) = (text(&request.service.metadata.uid), self.targets(&request));
+        let uid = text(&request.service.metadata.uid);
+        let targets = self.targets(&request);
         let mut state = self.state();
         let balancer = state
             .balancers

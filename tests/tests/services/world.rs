@@ -86,7 +86,8 @@ impl World {
             taint_new_nodes: false,
             ..ServerOptions::default()
         });
-        let (user, cloud) = (User::of(&api), LbCloud::new(&api));
+        let user = User::of(&api);
+        let cloud = LbCloud::new(&api);
         Self {
             api,
             user,

@@ -45,10 +45,8 @@ pub(super) fn check(project: &Project, folder: &Path) -> Result<()> {
             .arg(work.path().join("run"));
         program::output(command.args(arguments))
     };
-    let (file, context) = (
-        project.root.join("Containerfile"),
-        folder.display().to_string(),
-    );
+    let file = project.root.join("Containerfile");
+    let context = folder.display().to_string();
     let architecture = entry["platform"]["architecture"]
         .as_str()
         .unwrap_or_default();
@@ -77,7 +75,8 @@ pub(super) fn check(project: &Project, folder: &Path) -> Result<()> {
 
 fn compare(built: &Image, expected: &Image) -> Result<()> {
     for key in ["User", "Entrypoint", "Env"] {
-        let (got, wanted) = (&built.container[key], &expected.container[key]);
+        let got = &built.container[key];
+        let wanted = &expected.container[key];
         ensure!(
             got == wanted,
             "{key} of the Containerfile is {got}, and of the layout {wanted}"

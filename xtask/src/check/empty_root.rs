@@ -77,7 +77,9 @@ pub(super) fn ensure_static(content: &[u8], architecture: Architecture) -> Resul
         machine == u64::from(architecture.elf_machine()),
         "the program is for machine {machine}, not {architecture}"
     );
-    let (table, size, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
+    let table = number(32, 8)?;
+    let size = number(54, 2)?;
+    let count = number(56, 2)?;
     for index in 0..count {
         let kind = number(usize::try_from(table + index * size)?, 4)?;
         ensure!(

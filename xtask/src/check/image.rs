@@ -219,7 +219,8 @@ pub(super) fn index(layout: &Path) -> Result<Value> {
 pub(super) fn read(layout: &Path, entry: &Value) -> Result<Image> {
     let manifest = document(layout, entry)?;
     let image = document(layout, &manifest["config"])?;
-    let (named, own) = (&entry["platform"]["architecture"], &image["architecture"]);
+    let named = &entry["platform"]["architecture"];
+    let own = &image["architecture"];
     ensure!(
         named.is_null() || named == own,
         "the index names the architecture {named}, and the image {own}"

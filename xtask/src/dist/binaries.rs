@@ -87,7 +87,8 @@ fn prefixes(project: &Project) -> Result<Vec<(PathBuf, String)>> {
                 .args(arguments),
         )
     };
-    let (sysroot, version) = (rustc(&["--print", "sysroot"])?, rustc(&["-vV"])?);
+    let sysroot = rustc(&["--print", "sysroot"])?;
+    let version = rustc(&["-vV"])?;
     if let Some(commit) = version
         .lines()
         .find_map(|line| line.strip_prefix("commit-hash: "))

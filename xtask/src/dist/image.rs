@@ -162,7 +162,8 @@ impl Layout {
         layer: &[u8],
     ) -> Result<Value> {
         let content = format!("sha256:{}", sha256(&tarball::gunzip(layer)?));
-        let (os, created) = ("linux", project.created());
+        let os = "linux";
+        let created = project.created();
         let image = json!({
             "created": created,
             "architecture": architecture.to_string(),
@@ -232,7 +233,8 @@ mod tests {
 
     #[test]
     fn layout_has_an_index_with_both_architectures() {
-        let (project, out) = (project(), tempfile::tempdir().unwrap());
+        let project = project();
+        let out = tempfile::tempdir().unwrap();
         // Any file can stand for a binary here.
         let built =
             Architecture::ALL.map(|architecture| (architecture, project.root.join("LICENSE")));

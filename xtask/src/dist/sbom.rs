@@ -119,10 +119,8 @@ mod tests {
             folder: PathBuf::new(),
             checksum: checksum.map(str::to_owned),
         };
-        let (own, other) = (
-            (PROGRAM.to_owned(), "1.2.3".to_owned()),
-            ("zstd".to_owned(), "2.0.1+1.5.7".to_owned()),
-        );
+        let own = (PROGRAM.to_owned(), "1.2.3".to_owned());
+        let other = ("zstd".to_owned(), "2.0.1+1.5.7".to_owned());
         Graph {
             crates: BTreeMap::from([
                 (own.clone(), package(None)),

@@ -187,7 +187,8 @@ impl DemoEnvironment {
 
     /// Returns when the controllers have sent no request, except reads of machines, for [`SETTLED`] polls.
     async fn wait_until_settled(&self) {
-        let (mut last, mut polls) = (None, 0);
+        let mut last = None;
+        let mut polls = 0;
         while polls < SETTLED {
             tokio::time::sleep(POLL_INTERVAL).await;
             let asked = self.requests().asked();

@@ -101,7 +101,8 @@ pub(super) fn judge(
     if let Some(broken) = broken_expectation(expectations, before, now) {
         return (all(), ExpectationVerdict::Broken(broken));
     }
-    let (mut waiting, mut shown) = (None, Vec::new());
+    let mut waiting = None;
+    let mut shown = Vec::new();
     for expectation in expectations {
         match expectation.judge(before, now) {
             ExpectationVerdict::Happened(lines) => shown.extend(lines),
@@ -263,10 +264,8 @@ fn at_most(asked: &Tally, most: u64) -> ExpectationVerdict {
 }
 
 fn still(before: &Baseline, now: &Observed, dwell: Duration, silent: bool) -> ExpectationVerdict {
-    let (changes, writes) = (
-        now.changes.since(&before.changes),
-        now.writes.since(&before.writes),
-    );
+    let changes = now.changes.since(&before.changes);
+    let writes = now.writes.since(&before.writes);
     let text = format!("changes asked of the cloud: {changes}; writes to Kubernetes: {writes}");
     if changes.total() > 0 || silent && writes.total() > 0 {
         return ExpectationVerdict::Broken(text);

@@ -77,7 +77,8 @@ async fn run(arguments: Arguments) -> ExitCode {
         _ => manager::init_logging(10),
     }
     let variable = |name| std::env::var_os(name);
-    let (no_color, term) = (variable("NO_COLOR"), variable("TERM"));
+    let no_color = variable("NO_COLOR");
+    let term = variable("TERM");
     let style = Style::new(
         arguments.output,
         stdout().is_terminal(),
@@ -181,7 +182,8 @@ async fn show(
         "Kubernetes API {}, simulated cloud {}",
         environment.api_url, environment.cloud_url
     ));
-    let (nodes, services) = (arguments.nodes, arguments.services);
+    let nodes = arguments.nodes;
+    let services = arguments.services;
     if arguments.no_controllers {
         environment.act(&Action::StartKubelets).await?;
         environment

@@ -94,19 +94,19 @@ impl Observer {
 
     /// Keeps the events in the order in which they are received.
     fn record_events(&self, events: &Cache<SeenEvent>) {
-        let (observed_events, passes, changed) = (
-            Arc::clone(&self.observed_events),
-            Arc::clone(&self.passes),
-            Arc::clone(&self.changed),
-        );
+        let observed_events = Arc::clone(&self.observed_events);
+        let passes = Arc::clone(&self.passes);
+        let changed = Arc::clone(&self.changed);
         events.subscribe(Resync::never(), move |event| {
             if event.is_resync() || matches!(event, CacheEvent::Deleted(_)) {
                 return;
             }
             let seen = event.object();
             let passes = lock(&passes).passes;
-            let (kind, about) = (seen.kind.clone(), seen.about.clone());
-            let (reason, message) = (seen.reason.clone(), seen.message.clone());
+            let kind = seen.kind.clone();
+            let about = seen.about.clone();
+            let reason = seen.reason.clone();
+            let message = seen.message.clone();
             lock(&observed_events).push(Arc::new(ObservedEvent {
                 kind,
                 about,
@@ -275,7 +275,8 @@ mod tests {
 
     #[test]
     fn requests_in_quick_succession_are_one_pass() {
-        let (mut passes, start) = (Passes::new(Duration::from_millis(200)), Instant::now());
+        let mut passes = Passes::new(Duration::from_millis(200));
+        let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);
         let begins: Vec<bool> = [
             (0, 0),

@@ -65,7 +65,8 @@ pub(super) async fn run<S: Harness, W: Write>(
     timeline: &mut Timeline<W>,
 ) -> Result<(), String> {
     let started = Instant::now();
-    let (mut steps, mut result) = (Vec::new(), Ok(()));
+    let mut steps = Vec::new();
+    let mut result = Ok(());
     for step in scenario {
         let outcome = run_step(harness, step, |progress| {
             timeline.progress(started.elapsed(), step, progress)
@@ -93,7 +94,8 @@ pub(super) async fn run<S: Harness, W: Write>(
             break;
         }
     }
-    let (ok, took) = (result.is_ok(), started.elapsed());
+    let ok = result.is_ok();
+    let took = started.elapsed();
     timeline.report(&Report {
         nodes,
         services,
@@ -226,7 +228,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_step_ends_when_the_api_shows_it() {
-        let (mut harness, mut reported) = (script(9), Vec::new());
+        let mut harness = script(9);
+        let mut reported = Vec::new();
         let outcome = run_step(&mut harness, &step(3), |progress| {
             reported.push(progress.done)
         })

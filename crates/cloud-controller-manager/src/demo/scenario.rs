@@ -133,7 +133,8 @@ fn step(
     actions: &[Action],
     expectations: &[Expectation],
 ) -> ScenarioStep {
-    let (actions, expectations) = (actions.to_vec(), expectations.to_vec());
+    let actions = actions.to_vec();
+    let expectations = expectations.to_vec();
     ScenarioStep {
         name,
         title: title.to_owned(),

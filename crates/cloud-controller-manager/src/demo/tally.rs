@@ -52,7 +52,8 @@ mod tests {
 
     #[test]
     fn tally_counts_only_new_requests() {
-        let (mut before, mut now) = (Tally::default(), Tally::default());
+        let mut before = Tally::default();
+        let mut now = Tally::default();
         before.add("PUT /b", 4);
         now.add("PUT /b", 5);
         now.add("POST /a", 2);

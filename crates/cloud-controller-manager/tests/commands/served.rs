@@ -32,11 +32,14 @@ impl Served {
             .enable_all()
             .build()
             .unwrap();
-        let (api, cloud, shutdown) = (ApiServer::new(), Cloud::default(), CancellationToken::new());
+        let api = ApiServer::new();
+        let cloud = Cloud::default();
+        let shutdown = CancellationToken::new();
         let directory = TempDir::with_prefix("ccm-plan-").unwrap();
         runtime.block_on(async {
             let listen = || TcpListener::bind("127.0.0.1:0");
-            let (for_api, for_cloud) = (listen().await.unwrap(), listen().await.unwrap());
+            let for_api = listen().await.unwrap();
+            let for_cloud = listen().await.unwrap();
             let url = |listener: &TcpListener| format!("http://{}", listener.local_addr().unwrap());
             std::fs::write(
                 directory.path().join("kubeconfig"),
@@ -45,9 +48,11 @@ impl Served {
             .unwrap();
             let config = format!("endpoint: {}\ntoken: {DEFAULT_TOKEN}\n", url(&for_cloud));
             std::fs::write(directory.path().join("cloud.yaml"), config).unwrap();
-            let (served, stop) = (api.clone(), shutdown.clone());
+            let served = api.clone();
+            let stop = shutdown.clone();
             tokio::spawn(async move { served.serve_tcp(for_api, stop).await });
-            let (served, stop) = (cloud.clone(), shutdown.clone());
+            let served = cloud.clone();
+            let stop = shutdown.clone();
             tokio::spawn(async move { served.serve(for_cloud, stop).await });
         });
         Self {

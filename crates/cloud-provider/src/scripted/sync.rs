@@ -22,7 +22,8 @@ impl ScriptedCluster {
         service: &mut Service,
     ) -> Result<LoadBalancerStatus> {
         self.set_services([service.clone()]);
-        let (nodes, callbacks) = (self.nodes(), RecordedAnnotations::default());
+        let nodes = self.nodes();
+        let callbacks = RecordedAnnotations::default();
         let request = LoadBalancerRequest {
             cluster,
             service,

@@ -154,7 +154,9 @@ async fn targets_are_recorded_and_a_hook_runs_before_the_answer() {
             hook.lock().push(call.action);
             async {}.boxed()
         });
-    let (cluster, service, nodes) = (cluster(), Service::default(), [node("b"), node("a")]);
+    let cluster = cluster();
+    let service = Service::default();
+    let nodes = [node("b"), node("a")];
     let request = LoadBalancerRequest {
         cluster: &cluster,
         service: &service,
@@ -195,7 +197,8 @@ async fn targets_are_recorded_and_a_hook_runs_before_the_answer() {
 async fn routes_are_remembered_by_cluster_node_and_cidr() {
     let provider = ScriptedProvider::new();
     provider.seed_route("other", route("n", "10.0.0.0/24"));
-    let (cluster, routes) = (cluster(), provider.routes().unwrap());
+    let cluster = cluster();
+    let routes = provider.routes().unwrap();
     assert_eq!(routes.list(&cluster).await.unwrap(), []);
     routes
         .create(&cluster, "uid", &route("n", "10.0.0.0/24"))
@@ -230,7 +233,8 @@ async fn routes_are_remembered_by_cluster_node_and_cidr() {
 #[tokio::test]
 async fn creating_a_route_twice_fails_and_lists_fail_from_then_on() {
     let provider = ScriptedProvider::new();
-    let (cluster, routes) = (cluster(), provider.routes().unwrap());
+    let cluster = cluster();
+    let routes = provider.routes().unwrap();
     routes
         .create(&cluster, "", &route("n", "10.0.0.0/24"))
         .await
@@ -254,7 +258,8 @@ async fn a_scripted_failure_leaves_the_routes_alone() {
     let provider = ScriptedProvider::new();
     provider
         .script(|s| s.create_route = Some(Answer::in_turn([Err(Error::other("quota")), Ok(())])));
-    let (cluster, routes) = (cluster(), provider.routes().unwrap());
+    let cluster = cluster();
+    let routes = provider.routes().unwrap();
     assert!(
         routes
             .create(&cluster, "", &route("n", "10.0.0.0/24"))

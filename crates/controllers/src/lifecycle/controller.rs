@@ -86,7 +86,8 @@ impl NodeLifecycleController {
     /// Runs passes until `shutdown`, the first at once (LIFE-4).
     pub async fn run(self: Arc<Self>, shutdown: CancellationToken) {
         sliding(self.options.monitor_period, shutdown.clone(), || {
-            let (this, shutdown) = (Arc::clone(&self), shutdown.clone());
+            let this = Arc::clone(&self);
+            let shutdown = shutdown.clone();
             async move {
                 let _busy = this.context.pulse.begin("pass");
                 this.pass(&shutdown).await;
@@ -111,7 +112,9 @@ impl NodeLifecycleController {
         let writers = workers(self.options.concurrent_syncs);
         let nodes = self.context.nodes.list();
         self.report_shared_ids(&nodes);
-        let (mut untaint, mut to_look_up, mut skipped) = (Vec::new(), Vec::new(), 0);
+        let mut untaint = Vec::new();
+        let mut to_look_up = Vec::new();
+        let mut skipped = 0;
         for node in &nodes {
             match triage(node) {
                 Triage::Leave => {}
@@ -135,8 +138,10 @@ impl NodeLifecycleController {
         let answers = self
             .look_up_nodes(&to_look_up, LookupRequest::EXISTENCE.and_shutdown().fresh())
             .await;
-        let (mut gone, mut taint, mut seen, mut unanswered) =
-            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut gone = Vec::new();
+        let mut taint = Vec::new();
+        let mut seen = Vec::new();
+        let mut unanswered = Vec::new();
         for (node, answer) in to_look_up.into_iter().zip(answers) {
             if matches!(answer, Ok(InstanceState::Present { .. })) {
                 seen.push(Arc::clone(&node));
@@ -417,7 +422,8 @@ impl NodeLifecycleController {
         let staying = nodes.iter().filter(|node| !node.terminating);
         let shared = self.memory().reported_ids.record(shared_ids(staying));
         for SharedId { node, older } in shared {
-            let (name, id) = (&*node.name, &*node.provider_id);
+            let name = &*node.name;
+            let id = &*node.provider_id;
             tracing::warn!(
                 node = name,
                 older = &*older,
@@ -428,10 +434,8 @@ impl NodeLifecycleController {
                 "Node {name} has the provider ID {id} of the older Node {older}, but a machine can be only one Node: delete \
                  the one that does not run on this machine"
             );
-            let (reference, reason) = (
-                ObjectRef::node(name, &node.uid),
-                EventReason::SharedProviderId.as_str(),
-            );
+            let reference = ObjectRef::node(name, &node.uid);
+            let reason = EventReason::SharedProviderId.as_str();
             if !self
                 .events
                 .event(&reference, EventType::Warning, reason, message)

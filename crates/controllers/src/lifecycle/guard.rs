@@ -257,7 +257,8 @@ impl Guard {
             .keys()
             .filter(|uid| !self.gone_since.contains_key(*uid))
             .count();
-        let (gone_lately, of) = (gone + deleted, nodes + deleted);
+        let gone_lately = gone + deleted;
+        let of = nodes + deleted;
         #[allow(clippy::cast_precision_loss)] // Nodes are counted in thousands.
         let slides = gone > 0
             && of >= GuardOptions::SMALLEST_LANDSLIDE
@@ -346,7 +347,8 @@ mod tests {
 
     #[test]
     fn one_node_gone_is_confirmed_and_witnessed_before_it_goes() {
-        let (mut guard, now) = (guard(), Instant::now());
+        let mut guard = guard();
+        let now = Instant::now();
         assert_eq!(open(&mut guard, now, &nodes(1), 5), [Ok(())]);
         let present = Ok(InstanceState::Present {
             shutdown: None,
@@ -370,7 +372,8 @@ mod tests {
 
     #[test]
     fn a_witness_that_goes_too_holds_everything() {
-        let (mut guard, now) = (guard(), Instant::now());
+        let mut guard = guard();
+        let now = Instant::now();
         let decision = guard.close(
             now,
             &nodes(1)[0],
@@ -404,7 +407,8 @@ mod tests {
 
     #[test]
     fn a_landslide_is_believed_when_it_lasted_without_a_break() {
-        let (mut guard, start) = (guard(), Instant::now());
+        let mut guard = guard();
+        let start = Instant::now();
         let slid = nodes(6);
         assert_eq!(cause(&open(&mut guard, start, &slid, 10)[0]), "landslide");
         assert_eq!(
@@ -423,7 +427,8 @@ mod tests {
 
     #[test]
     fn a_landslide_in_small_portions_is_one_too() {
-        let (mut guard, now) = (guard(), Instant::now());
+        let mut guard = guard();
+        let now = Instant::now();
         let all = nodes(10);
         for i in 0..5 {
             assert_eq!(open(&mut guard, now, &all[i..=i], 10 - i), [Ok(())], "{i}");
@@ -439,7 +444,8 @@ mod tests {
 
     #[test]
     fn a_node_that_stays_is_counted_once() {
-        let (mut guard, mut now) = (guard(), Instant::now());
+        let mut guard = guard();
+        let mut now = Instant::now();
         let all = nodes(10);
         for pass in 0..50 {
             now += Duration::from_secs(5);
@@ -458,7 +464,8 @@ mod tests {
 
     #[test]
     fn node_without_a_provider_id_and_taint_is_kept_and_counts_for_no_mass_deletion() {
-        let (mut guard, start) = (guard(), Instant::now());
+        let mut guard = guard();
+        let start = Instant::now();
         let never_managed = node(9, "");
         let ours = nodes(4);
         let gone = [&never_managed, &ours[0], &ours[1]];
@@ -474,7 +481,8 @@ mod tests {
 
     #[test]
     fn uninitialized_node_without_a_provider_id_waits_and_its_namesake_waits_again() {
-        let (mut guard, start) = (guard(), Instant::now());
+        let mut guard = guard();
+        let start = Instant::now();
         let taint = Taint::new(TAINT_UNINITIALIZED, EFFECT_NO_SCHEDULE);
         let uninitialized = |uid: &str| Node {
             uid: uid.into(),
@@ -522,7 +530,7 @@ mod tests {
         fn no_history_deletes_without_confirmation_witness_and_delay(
             history in proptest::collection::vec((0usize..12, 0usize..3, 0u64..200, proptest::bool::ANY), 1..60)
         ) {
-            let (mut guard, mut now) = (guard(), Instant::now());
+            let mut guard = guard(); let mut now = Instant::now();
             let all = nodes(12);
             let mut gone_since: Vec<Option<Instant>> = vec![None; 12];
             for (count, witnesses, seconds, confirmed) in history {

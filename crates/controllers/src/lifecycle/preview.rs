@@ -95,7 +95,8 @@ fn held(
     let Some(guard) = options.guard else {
         return suspects.iter().map(|_| dry_run.clone()).collect();
     };
-    let (mut guard, now) = (Guard::new(guard), Instant::now());
+    let mut guard = Guard::new(guard);
+    let now = Instant::now();
     let gone: Vec<&Node> = suspects.iter().map(|index| &*nodes[*index]).collect();
     let opened = guard.open(now, &gone, population(provider, nodes, &gone));
     // The first read stands in for the second. Nodes that it found count as witnesses.

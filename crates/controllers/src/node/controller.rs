@@ -104,7 +104,8 @@ impl NodeController {
             self.options.status_update_frequency,
             shutdown.clone(),
             || {
-                let (this, shutdown) = (Arc::clone(&self), shutdown.clone());
+                let this = Arc::clone(&self);
+                let shutdown = shutdown.clone();
                 async move {
                     let _busy = this.context.pulse.begin("addresses");
                     this.refresh_addresses(&shutdown).await;

@@ -185,7 +185,8 @@ mod tests {
 
     #[test]
     fn a_label_that_the_api_would_refuse_is_left_out_and_named() {
-        let (long, zone) = ("x".repeat(64), "z".repeat(1_000_000));
+        let long = "x".repeat(64);
+        let zone = "z".repeat(1_000_000);
         let additional_labels = [
             ("pool", "blue"),
             ("rack", "row 7"),

@@ -25,7 +25,8 @@ mod tests {
     #[test]
     fn node_that_failed_often_is_tried_again_within_a_minute() {
         let last = |options: &Options| {
-            let (mut limiter, now) = (limiter(options.node.retry_cap), Instant::now());
+            let mut limiter = limiter(options.node.retry_cap);
+            let now = Instant::now();
             let delays: Vec<_> = (0..30)
                 .map(|_| limiter.delay(now, &"worker-1".to_owned()))
                 .collect();
@@ -41,7 +42,8 @@ mod tests {
 
     #[test]
     fn thousands_of_nodes_that_fail_are_tried_every_minute() {
-        let (mut limiter, now) = (limiter(Options::default().node.retry_cap), Instant::now());
+        let mut limiter = limiter(Options::default().node.retry_cap);
+        let now = Instant::now();
         let longest = (0..5000)
             .map(|number| limiter.delay(now, &format!("worker-{number}")))
             .max();

@@ -46,7 +46,8 @@ mod tests {
 
     #[test]
     fn a_node_is_young_for_five_seconds() {
-        let (young, born) = (Young::default(), Instant::now());
+        let young = Young::default();
+        let born = Instant::now();
         young.note("u", born);
         young.grow_up(born + Duration::from_secs(4));
         assert!(young.contains("u") && !young.contains("v"));

@@ -48,7 +48,8 @@ impl<K: Eq + Hash> Backoff<K> {
 
     /// Records that the key failed at `now`.
     pub fn failed(&mut self, now: Instant, key: K) {
-        let (base, cap) = (self.base, self.cap);
+        let base = self.base;
+        let cap = self.cap;
         let entry = self.keys.entry(key).or_insert(Entry {
             failures: 0,
             due: None,

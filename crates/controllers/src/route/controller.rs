@@ -142,7 +142,8 @@ impl RouteController {
         }
         let stop = shutdown.clone();
         run_workers(&queue, 1, shutdown.clone(), move |claim| {
-            let (this, stop) = (Arc::clone(&self), stop.clone());
+            let this = Arc::clone(&self);
+            let stop = stop.clone();
             async move {
                 match this.reconcile_and_log(*claim.key(), &stop).await {
                     true => claim.succeed(),
@@ -165,14 +166,13 @@ impl RouteController {
         if !self.nodes_are_known(shutdown).await {
             return;
         }
-        let (mut pace, mut work) = (
-            Pace::new(self.options.reconciliation_period),
-            Work::default(),
-        );
+        let mut pace = Pace::new(self.options.reconciliation_period);
+        let mut work = Work::default();
         // Trigger of a pass that failed, which the next pass has, too.
         let mut failed_trigger = None;
         while !shutdown.is_cancelled() {
-            let (now, schedule_inputs) = (Instant::now(), self.schedule_inputs());
+            let now = Instant::now();
+            let schedule_inputs = self.schedule_inputs();
             if pace.step(now, schedule_inputs) == ScheduleStep::Pass {
                 let trigger = failed_trigger
                     .take()

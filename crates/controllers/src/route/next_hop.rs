@@ -12,7 +12,8 @@ use cloud_provider::{Node, NodeAddress, Route};
 /// that the Node has no address of is ignored. A Node that gets a further address therefore keeps its routes.
 #[must_use]
 pub(super) fn leads_to(route: &Route, node: &Node) -> bool {
-    let (hops, own) = (&route.target_node_addresses, &node.addresses);
+    let hops = &route.target_node_addresses;
+    let own = &node.addresses;
     match route.owned {
         _ if !route.enable_node_addresses => true,
         None => own.len() == hops.len() && own.iter().all(|address| hops.contains(address)),

@@ -195,7 +195,8 @@ impl RouteController {
 
     /// Deletes, then creates, whatever the result of the deletions (ROUTE-28).
     async fn carry_out(&self, item: Item, key: Key, shutdown: &CancellationToken) -> Reconciled {
-        let (mut has_changed, mut refused) = (false, Vec::new());
+        let mut has_changed = false;
+        let mut refused = Vec::new();
         for deletion in &item.deletes {
             match self.delete(deletion, shutdown).await {
                 Ok(()) => has_changed = true,
@@ -234,7 +235,8 @@ impl RouteController {
 
     /// Sets the time at which the item is due again if a part of it failed (P-2).
     fn remember(&self, key: Key, refused: &[(String, Refused)]) {
-        let (now, mut memory) = (Instant::now(), self.memory());
+        let now = Instant::now();
+        let mut memory = self.memory();
         if refused.is_empty() {
             memory.succeeded(&key);
             return;
@@ -284,7 +286,8 @@ impl RouteController {
             }
             Err(Refused::Failed(error)) => {
                 self.metrics.failed("delete");
-                let (name, node) = (&*route.name, &*route.target_node);
+                let name = &*route.name;
+                let node = &*route.target_node;
                 if let Some(DueLine { failures, .. }) =
                     self.failures
                         .failed("delete", &route.destination_cidr, Instant::now())
@@ -356,7 +359,8 @@ impl RouteController {
                 }
                 if !self.is_adaptive() || concerns_one(&error) {
                     let elapsed = GoDuration::from(began.elapsed());
-                    let (hint, name) = (&node.uid, &node.name);
+                    let hint = &node.uid;
+                    let name = &node.name;
                     let message = format!(
                         "Could not create route {hint} {cidr} for node {name} after {elapsed}: {error}"
                     );
@@ -408,7 +412,8 @@ impl RouteController {
     fn handle_contested(&self, contested: Vec<Contested>, items: &[Item]) {
         let now = Instant::now();
         for Contested { creation, rest } in contested {
-            let (node, destination) = (&creation.node, &creation.destination);
+            let node = &creation.node;
+            let destination = &creation.destination;
             tracing::warn!(node = &*node.name, %destination, "another writer changed or deleted the route");
             let Some(rest) = rest else {
                 self.memory()

@@ -135,7 +135,8 @@ impl RefusedCidrs {
                 node: older.get(&node.name)?.clone(),
             })
         };
-        let (mut refused, mut accepted) = (HashMap::new(), Accepted::default());
+        let mut refused = HashMap::new();
+        let mut accepted = Accepted::default();
         for range in &ranges {
             let refusal = shared(range.node)
                 .or_else(|| alone(range.net, cluster_cidrs, nodes.len(), &usual))
@@ -234,7 +235,8 @@ impl<'a> Accepted<'a> {
     /// Returns the refusal of a range that overlaps another Node's: either the last one that begins before it contains
     /// it, or it contains the first one that begins after its own beginning.
     fn overlap(&self, range: Range<'_>) -> Option<CidrRefusal> {
-        let (first, last) = (range.net.network(), range.net.broadcast());
+        let first = range.net.network();
+        let last = range.net.broadcast();
         let is_of_another = |other: &&Range<'_>| other.node.name != range.node.name;
         let before = self
             .0

@@ -95,10 +95,8 @@ impl Cloud {
         let annotations = || {
             let balancers = self.provider.load_balancers()?;
             let labels = balancers.targets_follow_labels(service);
-            let (addresses, annotations) = (
-                balancers.targets_follow_addresses(),
-                balancers.target_annotations(),
-            );
+            let addresses = balancers.targets_follow_addresses();
+            let annotations = balancers.target_annotations();
             Some(Follows {
                 labels,
                 addresses,
@@ -138,7 +136,8 @@ impl Cloud {
         nodes: &[Arc<Node>],
         callbacks: &dyn SyncCallbacks,
     ) -> Result<Option<LoadBalancerStatus>> {
-        let (request, start) = (self.request(service, nodes, callbacks), Instant::now());
+        let request = self.request(service, nodes, callbacks);
+        let start = Instant::now();
         let result = self
             .call(CallKind::Change, callbacks, |load_balancers| {
                 load_balancers.ensure(request)
@@ -166,7 +165,8 @@ impl Cloud {
         service: &Service,
         callbacks: &dyn SyncCallbacks,
     ) -> Result<()> {
-        let (request, start) = (self.request(service, &[], callbacks), Instant::now());
+        let request = self.request(service, &[], callbacks);
+        let start = Instant::now();
         let result = self
             .call(CallKind::Change, callbacks, |load_balancers| {
                 load_balancers.delete(request)

@@ -253,10 +253,8 @@ impl ServiceController {
         else {
             return;
         };
-        let (operation, now) = (
-            Operation::of(&service, &self.options),
-            self.context.clock.now(),
-        );
+        let operation = Operation::of(&service, &self.options);
+        let now = self.context.clock.now();
         let condition = Condition::failed(error, operation, retry);
         let shown = self
             .ledger

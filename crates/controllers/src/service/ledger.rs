@@ -36,7 +36,8 @@ struct Entry {
 
 impl Entry {
     fn new(service: Arc<Service>) -> Self {
-        let (had_finalizer, annotations) = (has_finalizer(&service), Annotations::default());
+        let had_finalizer = has_finalizer(&service);
+        let annotations = Annotations::default();
         Self {
             had_finalizer,
             service,
@@ -60,10 +61,8 @@ impl Entry {
             return false;
         }
         let mut old = old.clone();
-        let (before, now) = (
-            old.metadata.annotations.get_or_insert_default(),
-            new.metadata.annotations.as_ref(),
-        );
+        let before = old.metadata.annotations.get_or_insert_default();
+        let now = new.metadata.annotations.as_ref();
         for (key, ours) in &self.annotations {
             match (ours, now.and_then(|now| now.get(*key))) {
                 (Some(ours), Some(now)) if ours == now => {

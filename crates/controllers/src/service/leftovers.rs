@@ -120,7 +120,8 @@ impl Leftovers {
     }
 
     fn check_later(&self, key: &str, service: &Service, waited: Duration, pause: Duration) {
-        let (uid, found) = (service.metadata.uid.clone(), Instant::now() - waited);
+        let uid = service.metadata.uid.clone();
+        let found = Instant::now() - waited;
         self.entries()
             .insert(key.to_owned(), Pending { uid, found, pause });
     }
@@ -145,10 +146,8 @@ impl ServiceController {
         service: &Arc<Service>,
         permit: &WorkerPermit,
     ) {
-        let (waited, delay) = (
-            self.leftovers.waited(key, service),
-            self.options.leftovers_delay.unwrap_or_default(),
-        );
+        let waited = self.leftovers.waited(key, service);
+        let delay = self.options.leftovers_delay.unwrap_or_default();
         let action = match self.cloud.find(service).await {
             Ok(found) => LeftoverAction::of(found.as_ref(), service, waited, delay),
             Err(error) => {
@@ -268,7 +267,8 @@ mod tests {
             let found = found.map(ingress);
             let status = serde_json::json!({"status": {"loadBalancer": serde_json::to_value(ingress(shown)).unwrap()}});
             let service: Service = serde_json::from_value(status).unwrap();
-            let (waited, delay) = (Duration::from_secs(waited), Duration::from_secs(DELAY));
+            let waited = Duration::from_secs(waited);
+            let delay = Duration::from_secs(DELAY);
             assert_eq!(
                 LeftoverAction::of(found.as_ref(), &service, waited, delay),
                 expected,

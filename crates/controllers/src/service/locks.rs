@@ -127,7 +127,8 @@ mod tests {
 
     fn locks() -> (Arc<ServiceLocks>, Queue<String>, Queue<String>) {
         let queue = |name: &str| Queue::new(name, RateLimiter::standard(), Arc::new(NoMetrics));
-        let (syncs, targets) = (queue("syncs"), queue("targets"));
+        let syncs = queue("syncs");
+        let targets = queue("targets");
         (
             Arc::new(ServiceLocks::new(&syncs, &targets)),
             syncs,

@@ -19,10 +19,8 @@ pub fn needs_update(old: &Service, new: &Service, options: &ServiceOptions) -> b
         _ => return true,
     }
     let empty = ServiceSpec::default();
-    let (a, b) = (
-        old.spec.as_ref().unwrap_or(&empty),
-        new.spec.as_ref().unwrap_or(&empty),
-    );
+    let a = old.spec.as_ref().unwrap_or(&empty);
+    let b = new.spec.as_ref().unwrap_or(&empty);
     a.load_balancer_source_ranges != b.load_balancer_source_ranges
         || ports_differ(a, b)
         || text(&a.session_affinity) != text(&b.session_affinity)
@@ -84,7 +82,8 @@ fn cleanup_differs(old: &Service, new: &Service) -> bool {
 
 /// Returns `true` if the ports differ, including their order.
 fn ports_differ(a: &ServiceSpec, b: &ServiceSpec) -> bool {
-    let (a, b) = (list(&a.ports), list(&b.ports));
+    let a = list(&a.ports);
+    let b = list(&b.ports);
     a.len() != b.len() || a.iter().zip(b).any(|(a, b)| port_differs(a, b))
 }
 
@@ -201,7 +200,8 @@ mod tests {
     fn a_cleanup_that_waits_is_not_hurried_by_a_resync_or_a_status_write() {
         let deleting =
             |s: &mut Value| s["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        let (alive, waits) = (service(|_| ()), service(deleting));
+        let alive = service(|_| ());
+        let waits = service(deleting);
         let needs = |old: &Service, new: &Service| needs_sync(old, new, &ServiceOptions::default());
         assert!(needs(&alive, &waits), "it begins");
         assert!(!needs(&waits, &waits), "a resync");

@@ -18,7 +18,8 @@ impl ServiceController {
     /// Processes one item of the node queue: updates the targets of every load balancer whose targets differ. Returns
     /// the sorted keys of the Services that failed, which belong in the queue `service` at once (SVC-63).
     pub async fn node_sync(&self) -> Vec<String> {
-        let (start, failed) = (Instant::now(), Mutex::new(Vec::new()));
+        let start = Instant::now();
+        let failed = Mutex::new(Vec::new());
         parallel_for(
             self.stale(),
             self.workers(),
@@ -56,7 +57,8 @@ impl ServiceController {
     /// Returns `true` if the change of a Node requires a node sync: the change is one of SVC-65, or the Node's network
     /// has become available, or labels, addresses or annotations changed and the targets of a Service depend on them.
     pub(super) fn concerns_targets(&self, old: &Node, new: &Node) -> bool {
-        let (labels, addresses) = (old.labels != new.labels, old.addresses != new.addresses);
+        let labels = old.labels != new.labels;
+        let addresses = old.addresses != new.addresses;
         let annotations = old.annotations != new.annotations;
         let concerns = |service: &Service| {
             let follows = self.cloud.follows(service);

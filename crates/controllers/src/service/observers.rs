@@ -110,8 +110,11 @@ impl<'a> EnsureEvents<'a> {
         permit: &'a WorkerPermit,
     ) -> Self {
         let is_quiet = controller.options.quiet && controller.cloud.has_plans();
-        let (annotations, id, published) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let (has_begun, permit) = (AtomicBool::new(false), PermitObserver(permit));
+        let annotations = Mutex::default();
+        let id = Mutex::default();
+        let published = Mutex::default();
+        let has_begun = AtomicBool::new(false);
+        let permit = PermitObserver(permit);
         let ensure_events = Self {
             controller,
             key,
@@ -189,10 +192,8 @@ impl SyncCallbacks for EnsureEvents<'_> {
     }
 
     async fn publish(&self, status: &LoadBalancerStatus) -> Result<()> {
-        let (ingress, annotations) = (
-            status.ingress.clone().unwrap_or_default(),
-            self.annotations_with_id(),
-        );
+        let ingress = status.ingress.clone().unwrap_or_default();
+        let annotations = self.annotations_with_id();
         self.controller
             .ledger
             .remember_annotations(self.key, &annotations);

@@ -79,7 +79,8 @@ mod tests {
 
     #[test]
     fn a_cache_is_behind_until_it_shows_the_write() {
-        let (writes, cache) = (OwnWrites::default(), Cache::with([at("9")]));
+        let writes = OwnWrites::default();
+        let cache = Cache::with([at("9")]);
         assert!(!writes.are_missing_in("a/b", &at("1")));
         writes.note("a/b", &at("10"), &cache);
         assert!(writes.are_missing_in("a/b", &at("9")) && !writes.are_missing_in("a/c", &at("9")));
@@ -97,7 +98,8 @@ mod tests {
 
     #[test]
     fn write_that_the_watch_delivered_first_is_not_recorded() {
-        let (writes, cache) = (OwnWrites::default(), Cache::with([at("10")]));
+        let writes = OwnWrites::default();
+        let cache = Cache::with([at("10")]);
         writes.note("a/b", &at("10"), &cache);
         assert!(writes.lock().is_empty(), "it is shown");
         cache.remove("a/b");

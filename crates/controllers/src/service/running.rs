@@ -61,10 +61,8 @@ pub(super) async fn run(
 ) {
     let queue =
         |name: &str, metrics| Queue::new(name, RateLimiter::exponential(BASE, CAP), metrics);
-    let (services, targets) = (
-        queue("service", service_queue),
-        queue("service-targets", Arc::new(NoMetrics)),
-    );
+    let services = queue("service", service_queue);
+    let targets = queue("service-targets", Arc::new(NoMetrics));
     let running = Arc::new(RunningController {
         locks: Arc::new(ServiceLocks::new(&services, &targets)),
         services,
@@ -113,7 +111,8 @@ pub(super) async fn run(
         ),
         running.retry_refused(&shutdown),
         run_batch_workers(&running.nodes, 1, usize::MAX, shutdown.clone(), {
-            let (running, shutdown) = (Arc::clone(&running), shutdown.clone());
+            let running = Arc::clone(&running);
+            let shutdown = shutdown.clone();
             move |claims| Arc::clone(&running).node_sync(claims, shutdown.clone())
         }),
     );
@@ -166,7 +165,8 @@ impl RunningController {
     }
 
     fn service_changed(&self, event: &CacheEvent<Service>) {
-        let (key, options) = (event.object().key().into_owned(), &self.controller.options);
+        let key = event.object().key().into_owned();
+        let options = &self.controller.options;
         match event {
             CacheEvent::Added(service) => {
                 self.controller.note_present(&key, service);

@@ -106,10 +106,8 @@ impl ServiceController {
     /// Reads the Service that now has this Service's name. Lists instead of getting where only that is permitted,
     /// because the Go program's Role may allow to list Services, but not to get one.
     pub(super) async fn read(&self, key: &str, service: &Service) -> Result<Option<Service>> {
-        let (api, name) = (
-            self.api(service),
-            service.metadata.name.as_deref().unwrap_or_default(),
-        );
+        let api = self.api(service);
+        let name = service.metadata.name.as_deref().unwrap_or_default();
         let fresh = match api.get_opt(name).await {
             Err(error) if is_forbidden(&error) => {
                 let named = ListParams::default().fields(&format!("metadata.name={name}"));
@@ -345,7 +343,8 @@ impl ServiceController {
                 service.metadata.annotations.as_ref()?.get(key).cloned()
             };
             annotations.retain(|key, ours| {
-                let (before, now) = (of(service, key), of(&latest, key));
+                let before = of(service, key);
+                let now = of(&latest, key);
                 now == before || now == *ours
             });
         }

@@ -277,7 +277,8 @@ impl Targets {
             Some(before) if before.are(&nodes) => before,
             _ => Members::of(nodes.iter().map(|node| &**node)),
         };
-        let (labels, addresses) = (Sum::default(), Sum::default());
+        let labels = Sum::default();
+        let addresses = Sum::default();
         let set = TargetSet {
             nodes,
             members: members.clone(),
@@ -324,7 +325,8 @@ mod tests {
     fn a_set_is_made_once_for_each_change_and_its_members_are_shared() {
         let cache = Cache::with([node("a", "p://a"), node("b", "p://b")]);
         let targets = Targets::new(cache.clone(), false);
-        let (first, again) = (targets.current().unwrap(), targets.current().unwrap());
+        let first = targets.current().unwrap();
+        let again = targets.current().unwrap();
         assert!(Arc::ptr_eq(&first.nodes, &again.nodes));
 
         cache.insert(Node {
@@ -362,7 +364,8 @@ mod tests {
             ..node("a", "p://a")
         };
         let set = |value: &str| TargetSet::eligible(&[with(value).into()]);
-        let (before, after) = (set("x"), set("y"));
+        let before = set("x");
+        let after = set("y");
         let follows = |labels| Follows {
             labels,
             ..Follows::default()
@@ -415,7 +418,8 @@ mod tests {
             }
             .into()])
         };
-        let (none, one) = (with(&[]), with(&["10.0.0.4"]));
+        let none = with(&[]);
+        let one = with(&["10.0.0.4"]);
         let follows = |addresses| Follows {
             addresses,
             ..Follows::default()

@@ -127,10 +127,8 @@ impl VanishedState {
             .values()
             .filter(|absence| absence.is_replaced)
             .count();
-        let (gone, of) = (
-            absent.len() + removed.len(),
-            remembered + replaced + removed.len(),
-        );
+        let gone = absent.len() + removed.len();
+        let of = remembered + replaced + removed.len();
         #[allow(clippy::cast_precision_loss)] // Services are counted in thousands.
         let slides =
             of >= GuardOptions::SMALLEST_LANDSLIDE && gone as f64 > options.share * of as f64;
@@ -207,7 +205,8 @@ impl Vanished {
         let Some(mut state) = self.state() else {
             return;
         };
-        let (service, due) = (Arc::clone(service), Instant::now());
+        let service = Arc::clone(service);
+        let due = Instant::now();
         let absence = Absence {
             is_replaced,
             first_read: None,
@@ -351,12 +350,15 @@ mod tests {
 
     /// Returns a state with this many missing Services, their IDs, and the time at which they vanished.
     fn missing(count: usize) -> (VanishedState, Vec<(String, String)>, Instant) {
-        let (mut state, now) = (VanishedState::new(GuardOptions::default()), Instant::now());
+        let mut state = VanishedState::new(GuardOptions::default());
+        let now = Instant::now();
         let ids: Vec<_> = (0..count)
             .map(|n| (format!("default/s{n}"), format!("u{n}")))
             .collect();
         for id in &ids {
-            let (service, first_read, reported) = (Arc::default(), None, None);
+            let service = Arc::default();
+            let first_read = None;
+            let reported = None;
             state.absent.insert(
                 id.clone(),
                 Absence {

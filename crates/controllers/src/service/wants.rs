@@ -173,10 +173,8 @@ mod tests {
             (&["a"], true, Some("c"), false),
         ];
         for (classes, is_default, class, wants) in table {
-            let (service, options) = (
-                service(class, false, false, &[]),
-                options(classes, is_default),
-            );
+            let service = service(class, false, false, &[]);
+            let options = options(classes, is_default);
             assert_eq!(
                 wants_load_balancer(&service, &options),
                 wants,
@@ -210,10 +208,8 @@ mod tests {
             (None, false, true, false),
             (Some("ours"), false, true, false),
         ];
-        let (product, reference) = (
-            options(&["ours"], true),
-            crate::Options::reference().service,
-        );
+        let product = options(&["ours"], true);
+        let reference = crate::Options::reference().service;
         for (class, deleting, finalizer, expected) in table {
             let service = service(class, deleting, finalizer, &[]);
             assert_eq!(

@@ -97,7 +97,8 @@ impl VolumeLabelController {
         }
         let stop = shutdown.clone();
         run_workers(&queue, WORKERS, shutdown, move |claim| {
-            let (this, stop) = (Arc::clone(&self), stop.clone());
+            let this = Arc::clone(&self);
+            let stop = stop.clone();
             // The next run repeats work that was cancelled.
             async move {
                 let _busy = this.context.pulse.begin(QUEUE);
@@ -138,7 +139,8 @@ impl VolumeLabelController {
         match self.sync(claim.key()).await {
             Ok(()) => claim.succeed(),
             Err(error) => {
-                let (volume, cause) = (claim.key().clone(), error.to_string());
+                let volume = claim.key().clone();
+                let cause = error.to_string();
                 let failure = match error.retry_after() {
                     Some(delay) => claim.retry_after_by(delay, &cause),
                     None => claim.fail_by(&cause),

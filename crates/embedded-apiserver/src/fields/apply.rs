@@ -168,7 +168,8 @@ fn merge_lists(old: &[Value], new: &[Value], item: &Type, kind: &ListKind) -> Va
     let live: Vec<PathElement> = old.iter().map(|value| step_of(value, kind)).collect();
     let applied: Vec<PathElement> = new.iter().map(|value| step_of(value, kind)).collect();
     let mut out: Vec<Value> = Vec::new();
-    let (mut at, mut next) = (0, 0);
+    let mut at = 0;
+    let mut next = 0;
     while at < live.len() || next < applied.len() {
         if at < live.len() {
             let position = applied.iter().position(|step| *step == live[at]);

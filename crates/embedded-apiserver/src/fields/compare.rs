@@ -129,7 +129,8 @@ fn descend(
             true
         }
         Type::List { item, kind, .. } if *kind != ListKind::Atomic => {
-            let (old_items, new_items) = (items(old, kind), items(new, kind));
+            let old_items = items(old, kind);
+            let new_items = items(new, kind);
             let mut steps: Vec<&PathElement> = old_items.keys().chain(new_items.keys()).collect();
             steps.sort();
             steps.dedup();

@@ -181,15 +181,14 @@ pub(super) fn decode_object(call: &Call<'_>, value: Value) -> Result<Decoded, Ap
 
 fn check_kind(resource: &Resource, value: &Value) -> Result<(), ApiError> {
     let text = |key: &str| value[key].as_str().unwrap_or_default();
-    let (kind, version) = (text("kind"), text("apiVersion"));
-    let (kind, version) = (
-        if kind.is_empty() { resource.kind } else { kind },
-        if version.is_empty() {
-            resource.api_version()
-        } else {
-            version.to_owned()
-        },
-    );
+    let kind = text("kind");
+    let version = text("apiVersion");
+    let kind = if kind.is_empty() { resource.kind } else { kind };
+    let version = if version.is_empty() {
+        resource.api_version()
+    } else {
+        version.to_owned()
+    };
     if kind == resource.kind && version == resource.api_version() {
         return Ok(());
     }

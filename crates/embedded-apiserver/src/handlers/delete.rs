@@ -160,10 +160,8 @@ fn options_body(call: &Call<'_>) -> Result<Value, ApiError> {
             "couldn't get version/kind; json parse error: unexpected end of JSON input",
         )
     })?;
-    let (kind, version) = (
-        value["kind"].as_str().unwrap_or_default(),
-        value["apiVersion"].as_str().unwrap_or("v1"),
-    );
+    let kind = value["kind"].as_str().unwrap_or_default();
+    let version = value["apiVersion"].as_str().unwrap_or("v1");
     if !matches!(kind, "" | "DeleteOptions") {
         let message = format!(
             "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\""

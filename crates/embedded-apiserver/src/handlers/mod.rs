@@ -183,7 +183,8 @@ fn check_include(request: &Request, form: Form) -> Result<(), ApiError> {
 }
 
 fn is_allowed(verb: Verb, target: &Target) -> bool {
-    let (verbs, sub) = (target.resource.verbs, target.subresource.as_deref());
+    let verbs = target.resource.verbs;
+    let sub = target.subresource.as_deref();
     match verb {
         Verb::Create if sub == Some("token") => true,
         Verb::Get | Verb::Update | Verb::Patch if sub == Some("status") => true,

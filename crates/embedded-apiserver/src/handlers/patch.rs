@@ -179,7 +179,8 @@ fn apply_patch(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     let resource = call.resource();
     let raw = from_yaml(call.body)?;
     let given = |key: &str| raw[key].as_str().unwrap_or_default().to_owned();
-    let (kind, version) = (given("kind"), given("apiVersion"));
+    let kind = given("kind");
+    let version = given("apiVersion");
     if kind.is_empty() || version.is_empty() {
         let message = format!(
             "invalid object type: {}, Kind={kind}",

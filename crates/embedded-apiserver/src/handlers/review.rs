@@ -98,10 +98,8 @@ fn token_status(call: &Call<'_>, object: &Value) -> Result<Value, ApiError> {
 fn check_attributes(call: &Call<'_>, object: &Value, with_subject: bool) -> Result<(), ApiError> {
     let spec = &object["spec"];
     let mut causes = Vec::new();
-    let (resource, path) = (
-        !spec["resourceAttributes"].is_null(),
-        !spec["nonResourceAttributes"].is_null(),
-    );
+    let resource = !spec["resourceAttributes"].is_null();
+    let path = !spec["nonResourceAttributes"].is_null();
     if resource == path {
         let detail = if resource {
             "cannot be specified in combination with resourceAttributes"
@@ -162,10 +160,8 @@ fn rules(call: &Call<'_>, object: &Value) -> Result<Value, ApiError> {
 pub(super) fn token_request(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     let account = call.existing()?;
     let uid = account.value()["metadata"]["uid"].clone();
-    let (namespace, name) = (
-        call.target.namespace.as_deref().unwrap_or_default(),
-        call.target.name(),
-    );
+    let namespace = call.target.namespace.as_deref().unwrap_or_default();
+    let name = call.target.name();
     let request: Value = serde_json::from_slice(call.body).unwrap_or_else(|_| json!({}));
     let seconds = request["spec"]["expirationSeconds"]
         .as_i64()

@@ -57,10 +57,8 @@ pub(super) fn update(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
 /// Checks that name and namespace of the object are those of the path.
 pub(super) fn check_name(call: &Call<'_>, object: &mut serde_json::Value) -> Result<(), ApiError> {
     let metadata = &mut object["metadata"];
-    let (name, wanted) = (
-        metadata["name"].as_str().unwrap_or_default(),
-        call.target.name(),
-    );
+    let name = metadata["name"].as_str().unwrap_or_default();
+    let wanted = call.target.name();
     if name.is_empty() {
         return Err(ApiError::bad_request(format!(
             "the name of the object ({wanted} based on URL) was undeterminable: name must be provided"

@@ -90,11 +90,9 @@ pub(super) fn modify(
         let stored = call.existing()?;
         let old = call.view().value(&stored);
         let requested = change(&stored, &old)?;
-        let (warnings, managed, reset) = (
-            requested.warnings,
-            requested.managed,
-            requested.resets_managers,
-        );
+        let warnings = requested.warnings;
+        let managed = requested.managed;
+        let reset = requested.resets_managers;
         let new = prepare(call, &stored, &old, requested.object, managed, reset)?;
         if let Some(written) = commit(call, &stored, &old, new)? {
             return Ok((written, warnings));
@@ -135,9 +133,11 @@ fn check_identity(
     old: &Value,
     new: &Value,
 ) -> Result<(), ApiError> {
-    let (resource, name) = (call.resource(), call.target.name());
+    let resource = call.resource();
+    let name = call.target.name();
     let metadata = &new["metadata"];
-    let (uid, old_uid) = (&metadata["uid"], &old["metadata"]["uid"]);
+    let uid = &metadata["uid"];
+    let old_uid = &old["metadata"]["uid"];
     // A patch that names another uid is invalid (as any change of it); a PUT is about another object.
     if let Some(uid) = uid.as_str()
         && Some(uid) != old_uid.as_str()
@@ -175,7 +175,8 @@ fn check_identity(
 
 /// Returns an error for each field that only the server sets and that the writer tries to change.
 fn fixed_fields(old: &Value, new: &Value) -> Vec<StatusCause> {
-    let (before, metadata) = (&old["metadata"], &new["metadata"]);
+    let before = &old["metadata"];
+    let metadata = &new["metadata"];
     let fields = ["uid", "deletionTimestamp", "deletionGracePeriodSeconds"];
     let changed = fields
         .into_iter()

@@ -223,7 +223,8 @@ fn check_order(changes: &[Value], order: &[Value], key: Option<&str>) -> Result<
     {
         return Ok(());
     }
-    let (changes, order) = (go_list(changes), go_list(order));
+    let changes = go_list(changes);
+    let order = go_list(order);
     Err(format!(
         "The order in patch list:\n{changes}\n doesn't match $setElementOrder list:\n{order}\n"
     ))
@@ -342,7 +343,8 @@ fn in_order(merged: Vec<Value>, order: &[Value], live: &[Value], key: Option<&st
     ordered.sort_by_key(|item| rank(order, item));
     rest.sort_by_key(|item| rank(live, item).unwrap_or(usize::MAX));
     let mut out = Vec::with_capacity(ordered.len() + rest.len());
-    let (mut left, mut right) = (rest.into_iter().peekable(), ordered.into_iter().peekable());
+    let mut left = rest.into_iter().peekable();
+    let mut right = ordered.into_iter().peekable();
     loop {
         let take_left = match (left.peek(), right.peek()) {
             (None, None) => return out,

@@ -19,7 +19,9 @@ fn human(seconds: i64) -> String {
         return "<invalid>".to_owned();
     }
     let seconds = seconds.max(0);
-    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
+    let minutes = seconds / 60;
+    let hours = seconds / 3600;
+    let days = seconds / 86400;
     let two = |big: i64, unit: &str, small: i64, small_unit: &str| {
         if small == 0 {
             format!("{big}{unit}")

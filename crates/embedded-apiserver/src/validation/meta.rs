@@ -75,7 +75,8 @@ pub(super) fn object(resource: &Resource, object: &Value) -> Vec<StatusCause> {
 
 /// Validates a change of any object's metadata.
 pub(super) fn changes(new: &Value, old: &Value, fixed: &[StatusCause]) -> Vec<StatusCause> {
-    let (metadata, before) = (&new["metadata"], &old["metadata"]);
+    let metadata = &new["metadata"];
+    let before = &old["metadata"];
     let mut causes = Vec::new();
     if !before["deletionTimestamp"].is_null() {
         let had: Vec<&Value> = items(before, "finalizers")

@@ -16,7 +16,8 @@ pub(super) fn create(node: &Value) -> Vec<StatusCause> {
 
 pub(super) fn update(new: &Value, old: &Value) -> Vec<StatusCause> {
     let mut causes = duplicate_addresses(new);
-    let (spec, before) = (&new["spec"], &old["spec"]);
+    let spec = &new["spec"];
+    let before = &old["spec"];
     if before["podCIDRs"].is_array() && spec["podCIDRs"] != before["podCIDRs"] {
         causes.push(StatusCause::forbidden(
             "spec.podCIDRs",
@@ -46,11 +47,9 @@ fn taints(node: &Value) -> Vec<StatusCause> {
     let mut seen: Vec<(&str, &str)> = Vec::new();
     for (index, taint) in items(&node["spec"], "taints") {
         let field = format!("metadata.taints[{index}]");
-        let (key, value, effect) = (
-            text(taint, "key"),
-            text(taint, "value"),
-            text(taint, "effect"),
-        );
+        let key = text(taint, "key");
+        let value = text(taint, "value");
+        let effect = text(taint, "effect");
         for problem in names::qualified_name(key) {
             causes.push(StatusCause::invalid(
                 format!("{field}.key"),

@@ -97,10 +97,8 @@ pub(super) fn lease(lease: &Value) -> Vec<StatusCause> {
 
 pub(super) fn event(event: &Value) -> Vec<StatusCause> {
     let object = &event["involvedObject"];
-    let (own, of) = (
-        text(&event["metadata"], "namespace"),
-        text(object, "namespace"),
-    );
+    let own = text(&event["metadata"], "namespace");
+    let of = text(object, "namespace");
     // Events about cluster-scoped objects are in the default namespace.
     if (of.is_empty() && own != "default" && own != "kube-system") || (!of.is_empty() && of != own)
     {

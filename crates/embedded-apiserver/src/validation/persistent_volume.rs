@@ -287,7 +287,8 @@ fn changes(new: &Value, old: &Value) -> Vec<StatusCause> {
             "field is immutable",
         ));
     }
-    let (after, before) = (&new["nodeAffinity"], &old["nodeAffinity"]);
+    let after = &new["nodeAffinity"];
+    let before = &old["nodeAffinity"];
     if before.is_object() && after != before && with_old_keys(after, before) != *before {
         let detail = "field is immutable, except for updating from beta label to GA";
         causes.push(StatusCause::invalid("nodeAffinity", &in_go(after), detail));

@@ -79,9 +79,11 @@ fn choice(spec: &Value, field: &str, supported: &[&str], causes: &mut Vec<Status
 /// Validates that immutable fields do not change.
 fn immutable(new: &Value, old: &Value) -> Vec<StatusCause> {
     let mut causes = Vec::new();
-    let (spec, before) = (&new["spec"], &old["spec"]);
+    let spec = &new["spec"];
+    let before = &old["spec"];
     let external = text(spec, "type") == "ExternalName" || text(before, "type") == "ExternalName";
-    let (had, has) = (&before["clusterIPs"], &spec["clusterIPs"]);
+    let had = &before["clusterIPs"];
+    let has = &spec["clusterIPs"];
     // Clients that know the single field only write that one; the list follows it.
     let wanted = if spec["clusterIP"] == before["clusterIP"] {
         has.clone()

@@ -34,7 +34,8 @@ fn read_only(client: Client) -> Client {
 
 async fn forward(client: Client, request: Request<Body>) -> Result<Response<Body>, BoxError> {
     if ![Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method()) {
-        let (method, path) = (request.method(), request.uri().path());
+        let method = request.method();
+        let path = request.uri().path();
         return Err(format!("{method} {path} is not sent: this subcommand is read-only").into());
     }
     Ok(client.send(request).await?)

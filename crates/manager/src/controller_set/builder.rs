@@ -79,7 +79,8 @@ impl ControllerBuilder {
             events,
             sender,
         } = self.parts(NODE_CONTROLLER).await?;
-        let (nodes, provider) = (self.caches.nodes.clone(), Arc::clone(&self.provider));
+        let nodes = self.caches.nodes.clone();
+        let provider = Arc::clone(&self.provider);
         if provider.instances().is_some() {
             self.settings
                 .metrics
@@ -113,7 +114,8 @@ impl ControllerBuilder {
             events,
             sender,
         } = self.parts(NODE_LIFECYCLE_CONTROLLER).await?;
-        let (options, metrics) = (&self.settings.options, self.settings.metrics.lifecycle());
+        let options = &self.settings.options;
+        let metrics = self.settings.metrics.lifecycle();
         let controller = NodeLifecycleController::new(context, options, events, metrics);
         let Some(controller) = supported(NODE_LIFECYCLE_CONTROLLER, controller) else {
             return Ok(None);
@@ -135,7 +137,8 @@ impl ControllerBuilder {
             events,
             sender,
         } = self.parts(ROUTE_CONTROLLER).await?;
-        let (cluster, options) = (self.cluster.clone(), &self.settings.options);
+        let cluster = self.cluster.clone();
+        let options = &self.settings.options;
         let controller = RouteController::new(
             context,
             cluster,
@@ -165,11 +168,9 @@ impl ControllerBuilder {
             events,
             sender,
         } = self.parts(SERVICE_CONTROLLER).await?;
-        let (cluster, services, options) = (
-            self.cluster.clone(),
-            self.caches.services.clone(),
-            &self.settings.options,
-        );
+        let cluster = self.cluster.clone();
+        let services = self.caches.services.clone();
+        let options = &self.settings.options;
         if self.provider.load_balancers().is_some() {
             self.settings
                 .metrics
@@ -245,7 +246,8 @@ impl ControllerBuilder {
             .await?;
         let clock = Arc::new(SystemClock);
         let (events, sender) = recorder(client.clone(), names.event_source, clock.clone());
-        let (nodes, provider) = (self.caches.nodes.clone(), Arc::clone(&self.provider));
+        let nodes = self.caches.nodes.clone();
+        let provider = Arc::clone(&self.provider);
         let pulse = Pulse::default();
         let context = ControllerContext {
             client,

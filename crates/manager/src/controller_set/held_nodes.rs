@@ -41,7 +41,9 @@ impl HeldNodes {
 
 impl HoldObserver<Node> for HeldNodes {
     fn held(&self, nodes: &[Arc<Node>], present: usize) {
-        let (missing, of, seconds) = (nodes.len(), nodes.len() + present, self.delay.as_secs());
+        let missing = nodes.len();
+        let of = nodes.len() + present;
+        let seconds = self.delay.as_secs();
         let mut told = self.told.lock();
         for node in nodes.iter().take(EVENTS) {
             let message = format!(

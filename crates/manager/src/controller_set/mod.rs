@@ -203,10 +203,8 @@ impl ControllerSet {
             has_ended: Arc::default(),
             shutdown,
         };
-        let (end, runs) = (
-            RecordedEnd(Arc::clone(&running.has_ended)),
-            self.settings.metrics.controller_runs(names.metric),
-        );
+        let end = RecordedEnd(Arc::clone(&running.has_ended));
+        let runs = self.settings.metrics.controller_runs(names.metric);
         self.loops.spawn(async move {
             let _until_the_end = (end, runs);
             run.await;

@@ -39,7 +39,8 @@ impl Selection {
     /// # Errors
     /// One error for each unknown name.
     pub fn parse<'a>(items: impl IntoIterator<Item = &'a str>) -> Result<Self, Vec<String>> {
-        let (mut selection, mut errors) = (Vec::new(), Vec::new());
+        let mut selection = Vec::new();
+        let mut errors = Vec::new();
         for item in items {
             let (off, name) = item
                 .strip_prefix('-')

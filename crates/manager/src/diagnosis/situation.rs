@@ -55,10 +55,8 @@ impl Situation {
     pub fn find(options: &ClientOptions) -> Self {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let pod = || {
-            let (host, port) = (
-                variable("KUBERNETES_SERVICE_HOST")?,
-                variable("KUBERNETES_SERVICE_PORT")?,
-            );
+            let host = variable("KUBERNETES_SERVICE_HOST")?;
+            let port = variable("KUBERNETES_SERVICE_PORT")?;
             let host = if host.contains(':') {
                 format!("[{host}]")
             } else {

@@ -19,10 +19,8 @@ pub(crate) async fn access(
     settings: &Settings,
     stop: &CancellationToken,
 ) -> Result<Access, Failure> {
-    let (authentication, authorization) = (
-        configuration.authentication.clone(),
-        configuration.authorization.clone(),
-    );
+    let authentication = configuration.authentication.clone();
+    let authorization = configuration.authorization.clone();
     let requests = settings.contact.noting(settings.metrics.requests());
     let reviewers = match &settings.clients {
         Clients::Configured(options) => {

@@ -152,12 +152,10 @@ impl Flags {
             shutdown_timeout,
         } = controllers;
         // The names were validated when the flags were parsed.
-        let (selection, gates) = (
-            controllers
-                .selection(&cloud.cloud_provider)
-                .unwrap_or_default(),
-            controllers.gates(),
-        );
+        let selection = controllers
+            .selection(&cloud.cloud_provider)
+            .unwrap_or_default();
+        let gates = controllers.gates();
         let CloudFlags {
             cloud_provider,
             cloud_config,

@@ -223,7 +223,8 @@ impl FromStr for FeatureGates {
             let (name, value) = item.split_once('=').ok_or_else(|| {
                 format!("missing bool value for {item}; write {item}=true or {item}=false")
             })?;
-            let (name, value) = (name.trim(), value.trim());
+            let name = name.trim();
+            let value = value.trim();
             // Flags::errors refuses historic gates, unless the provider's manifests set them.
             if find(name).is_none() && !INERT.contains(&name) && !HISTORIC.contains(&name) {
                 return Err(unknown(name));

@@ -136,10 +136,8 @@ impl SecureServingFlags {
                 "--secure-port {port} must be between 0 and 65535, inclusive. 0 for turning off secure port"
             ));
         }
-        let (metrics, health) = (
-            self.metrics_bind_address.get(),
-            self.health_bind_address.get(),
-        );
+        let metrics = self.metrics_bind_address.get();
+        let health = self.health_bind_address.get();
         for (flag, address) in [
             ("metrics-bind-address", metrics),
             ("health-bind-address", health),

@@ -236,7 +236,8 @@ pub(super) fn list(text: &str) -> Result<List, String> {
 
 /// Returns a field up to its closing quote, and the rest of the text; `""` is an escaped quote.
 fn quoted_field(text: &str) -> Result<(String, &str), String> {
-    let (mut field, mut rest) = (String::new(), text);
+    let mut field = String::new();
+    let mut rest = text;
     loop {
         let end = rest
             .find('"')

@@ -73,10 +73,8 @@ impl VersionFlag {
 /// Returns the build information in the format of the Go program, with this program's own version.
 fn record() -> String {
     let mut parts = KUBERNETES_VERSION.trim_start_matches('v').split('.');
-    let (major, minor) = (
-        parts.next().unwrap_or_default(),
-        parts.next().unwrap_or_default(),
-    );
+    let major = parts.next().unwrap_or_default();
+    let minor = parts.next().unwrap_or_default();
     format!(
         "version.Info{{Major:{major:?}, Minor:{minor:?}, GitVersion:{KUBERNETES_VERSION:?}, Program:\"ccm-rs\", \
          ProgramVersion:\"v{}\", Compiler:\"rustc\", Platform:\"{OS}/{}\"}}\n",

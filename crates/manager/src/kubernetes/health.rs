@@ -73,7 +73,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn api_server_is_probed_every_second_until_it_is_healthy() {
-        let (asked, start) = (Arc::default(), Instant::now());
+        let asked = Arc::default();
+        let start = Instant::now();
         wait_until_healthy(&client(4, &asked), &Situation::default())
             .await
             .unwrap();
@@ -85,7 +86,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn ten_seconds_of_illness_are_fatal() {
-        let (asked, start) = (Arc::default(), Instant::now());
+        let asked = Arc::default();
+        let start = Instant::now();
         let failure = wait_until_healthy(&client(u32::MAX, &asked), &Situation::default())
             .await
             .unwrap_err();

@@ -65,7 +65,8 @@ impl Handle {
         if !self.0.sink.is_buffered() || options.flush_frequency.is_zero() {
             return;
         }
-        let (shared, period) = (Arc::downgrade(&self.0), options.flush_frequency);
+        let shared = Arc::downgrade(&self.0);
+        let period = options.flush_frequency;
         let thread = std::thread::Builder::new()
             .name("log-flush".into())
             .spawn(move || flush_each(&shared, period));
@@ -137,7 +138,8 @@ impl Subscriber for Logger {
 
     fn event(&self, event: &Event<'_>) {
         // Values are formatted without a lock, because one that panics is logged by this same log.
-        let (record, now) = (Record::of(event), Timestamp::now());
+        let record = Record::of(event);
+        let now = Timestamp::now();
         let mut line = String::with_capacity(256);
         match self.format {
             Format::Text => text::write(

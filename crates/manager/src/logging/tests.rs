@@ -48,7 +48,8 @@ impl Write for Kept {
 
 /// Returns the informational records and the errors that `say` logs with these options.
 fn heard(options: &LoggingOptions, say: impl FnOnce(&Handle)) -> (Kept, Kept) {
-    let (info, errors) = (Kept::default(), Kept::default());
+    let info = Kept::default();
+    let errors = Kept::default();
     let (log, handle) = subscriber(options, info.clone(), errors.clone());
     tracing::subscriber::with_default(log, || say(&handle));
     (info, errors)
@@ -416,7 +417,8 @@ fn information_waits_in_its_buffer_until_an_error_or_a_flush() {
         split: true,
         info_buffer_size: 200,
     };
-    let (info, errors) = (Kept::default(), Kept::default());
+    let info = Kept::default();
+    let errors = Kept::default();
     let (log, handle) = subscriber(
         &LoggingOptions {
             text,

@@ -63,7 +63,9 @@ fn write_header(to: &mut String, record: &Record, now: &Zoned, pid: u32) {
         Severity::Error => 'E',
         Severity::Fatal => 'F',
     };
-    let (date, time, micros) = (now.date(), now.time(), now.subsec_nanosecond() / 1_000);
+    let date = now.date();
+    let time = now.time();
+    let micros = now.subsec_nanosecond() / 1_000;
     _ = write!(
         to,
         "{severity}{:02}{:02} {:02}:{:02}:{:02}.{micros:06} {pid:>7} {}:{}] ",

@@ -73,10 +73,8 @@ impl Features {
     /// ones; see [`controllers_that_run`] for those of a provider.
     #[must_use]
     pub fn of(configuration: &Configuration, migration: Option<&LeaderMigration>) -> Self {
-        let (authentication, has_port) = (
-            &configuration.authentication,
-            configuration.serving.port != 0,
-        );
+        let authentication = &configuration.authentication;
+        let has_port = configuration.serving.port != 0;
         let election = configuration
             .election
             .clone()

@@ -70,7 +70,8 @@ pub async fn check_rules(client: &Client, rules: &[Rule]) -> Checked {
         (grant, answer)
     });
     let mut denied = BTreeSet::new();
-    let (mut unknown, mut error) = (0, None);
+    let mut unknown = 0;
+    let mut error = None;
     for (grant, answer) in answers.buffered(AT_A_TIME).collect::<Vec<_>>().await {
         match answer {
             Ok(true) => {}

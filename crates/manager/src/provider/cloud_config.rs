@@ -61,7 +61,8 @@ impl CloudConfigWatch {
     pub(crate) async fn follow(mut self, provider: Arc<dyn CloudProvider>, metrics: Metrics) {
         let path = self.path.display().to_string();
         self.known_additional = read_all(config_files(&*provider)).await;
-        let (mut again, mut pause) = (None, RETRY_PAUSE);
+        let mut again = None;
+        let mut pause = RETRY_PAUSE;
         loop {
             sleep(READ_INTERVAL).await;
             let is_again = again.take_if(|at| *at <= Instant::now()).is_some();
@@ -189,7 +190,8 @@ async fn reload(provider: &dyn CloudProvider, file: &ConfigFile) -> cloud_provid
             provider.name()
         ))),
         Err(_) => {
-            let (name, seconds) = (provider.name(), RELOAD_TIMEOUT.as_secs());
+            let name = provider.name();
+            let seconds = RELOAD_TIMEOUT.as_secs();
             Err(Error::other(format!(
                 "cloud provider {name} did not reload it within {seconds} s"
             )))
@@ -252,7 +254,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn each_change_is_handed_over_once_also_through_swapped_links_and_after_a_mistake() {
-        let (file, metrics) = (Mounted::new("good 1"), Metrics::new());
+        let file = Mounted::new("good 1");
+        let metrics = Metrics::new();
         let (provider, task) =
             follow_counted(&file.path(), OnCloudConfigChange::Reload, metrics.clone());
         periods(3).await;
@@ -309,10 +312,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_file_that_the_provider_read_beside_it_is_followed_with_it() {
-        let (file, other) = (
-            Mounted::new("good 1"),
-            tempfile::NamedTempFile::new().unwrap(),
-        );
+        let file = Mounted::new("good 1");
+        let other = tempfile::NamedTempFile::new().unwrap();
         let provider = Arc::new(Acme {
             config_files: vec![other.path().to_owned(), "/none".into()],
             ..Acme::default()

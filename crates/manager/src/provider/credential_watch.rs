@@ -88,7 +88,8 @@ mod tests {
 
     #[test]
     fn first_success_after_a_refusal_is_told_and_no_more_than_twice_a_minute() {
-        let (accepted, start) = (Arc::new(Notify::new()), Instant::now());
+        let accepted = Arc::new(Notify::new());
+        let start = Instant::now();
         let watch = CredentialWatch::over(Arc::new(NoCloudMetrics), Arc::clone(&accepted));
         let told = |status, seconds| {
             watch.note(Some(status), start + Duration::from_secs(seconds));

@@ -54,7 +54,9 @@ impl ProviderInitialization {
         provider: &dyn CloudProvider,
         context: &Context,
     ) -> Result<()> {
-        let (name, mut pause, mut attempt) = (provider.name(), FIRST_PAUSE, 1);
+        let name = provider.name();
+        let mut pause = FIRST_PAUSE;
+        let mut attempt = 1;
         loop {
             let error = match initialize(provider, context).await {
                 Ok(()) if attempt > 1 => {

@@ -51,7 +51,8 @@ impl ApiClient {
     }
 
     fn update(&self, request: &RequestInfo, update: impl FnOnce(&Calls)) {
-        let (method, host) = (&request.method, &request.host);
+        let method = &request.method;
+        let host = &request.host;
         let calls = self.calls.get(
             |known| (&known.0, &known.1) == (method, host),
             || {
@@ -73,7 +74,8 @@ impl ApiClient {
 
 impl RequestMetrics for ApiClient {
     fn answered(&self, request: &RequestInfo, status: Option<u16>, time: Duration) {
-        let (method, host) = (&request.method, &request.host);
+        let method = &request.method;
+        let host = &request.host;
         let count = self.answers.get(
             |known| (known.0, &known.1, &known.2) == (status, method, host),
             || {

@@ -19,7 +19,8 @@ fn sender() -> (
     impl Fn(char, Vec<u32>) -> BoxFuture<'static, Result<usize>>,
     Sent,
 ) {
-    let (sent, began) = (Sent::default(), Instant::now());
+    let sent = Sent::default();
+    let began = Instant::now();
     let log = Arc::clone(&sent);
     let send = move |key, items: Vec<u32>| {
         lock(&log).push((began.elapsed(), key, items.clone()));
@@ -192,7 +193,7 @@ proptest! {
             let numbers = Coalescer::new(send);
             let tenth = SECOND / 10;
             let submitted = calls.iter().enumerate().map(|(number, (start, key, patience))| {
-                let (numbers, key, item) = (&numbers, char::from(b'a' + key), 100 + u32::try_from(number).unwrap());
+                let numbers = &numbers; let key = char::from(b'a' + key); let item = 100 + u32::try_from(number).unwrap();
                 async move {
                     sleep(tenth * u32::try_from(*start).unwrap()).await;
                     let submitted = Instant::now();

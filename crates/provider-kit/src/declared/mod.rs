@@ -84,7 +84,8 @@ impl<T> Declaration<T> {
     #[must_use]
     pub const fn new(key: &'static str, kind: Kind<T>, doc: &'static str) -> Self {
         let default = DefaultValue::Nothing;
-        let (aliases, on_invalid) = (&[] as &[_], OnInvalid::Refuse);
+        let aliases = &[] as &[_];
+        let on_invalid = OnInvalid::Refuse;
         Self {
             key,
             kind,
@@ -254,7 +255,8 @@ impl<T: Sync> Declared for Declaration<T> {
             DefaultValue::Value(value) => kind.parse(value).is_some(),
             DefaultValue::Nothing | DefaultValue::Described(_) => true,
         };
-        let (doc, fallback) = (doc.trim(), fallback.map(Self::key));
+        let doc = doc.trim();
+        let fallback = fallback.map(Self::key);
         Row {
             key,
             values: kind.markdown(),

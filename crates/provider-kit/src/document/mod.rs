@@ -148,7 +148,8 @@ impl Document {
     /// # Errors
     /// Those of [`read`](Self::read).
     pub fn read_with_warnings<T: DeserializeOwned>(&self) -> Result<(T, Vec<String>)> {
-        let (unknown, root) = (RefCell::new(Vec::new()), Value::Object(self.values.clone()));
+        let unknown = RefCell::new(Vec::new());
+        let root = Value::Object(self.values.clone());
         let read = T::deserialize(Reader::new(&root, &unknown));
         let value = read.map_err(|wrong| {
             let key = if wrong.path.is_empty() {

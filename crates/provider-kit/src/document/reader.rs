@@ -311,7 +311,8 @@ impl<'de> Deserializer<'de> for Reader<'_> {
             Value::Null => return self.keys(Vec::new(), visitor),
             _ => return Err(self.refused("keys with values")),
         };
-        let (path, unknown) = (self.path.clone(), self.unknown);
+        let path = self.path.clone();
+        let unknown = self.unknown;
         let entries = spelt(values, known, |key| {
             unknown.borrow_mut().push(Unknown {
                 path: below(&path, key),

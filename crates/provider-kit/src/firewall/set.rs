@@ -88,7 +88,8 @@ impl RuleSet {
         R: Future<Output = Result<()>>,
     {
         let owned = |rules: Vec<&Rule>| rules.into_iter().cloned().collect::<Vec<_>>();
-        let (new, old) = (owned(self.added()), owned(self.removed()));
+        let new = owned(self.added());
+        let old = owned(self.removed());
         match admit(new.clone()).await {
             Err(error) if error.is_quota() && !old.is_empty() => {
                 remove(old).await?;
@@ -148,7 +149,8 @@ mod tests {
         });
         let mut set = RuleSet::of([old]);
         set.replace(&[new], |_| true);
-        let (log, tries) = (RefCell::new(Vec::new()), RefCell::new(0));
+        let log = RefCell::new(Vec::new());
+        let tries = RefCell::new(0);
         let admit = |_| async {
             log.borrow_mut().push("admit");
             let tried = tries.replace_with(|tries| *tries + 1);

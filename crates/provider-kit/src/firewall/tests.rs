@@ -126,11 +126,9 @@ proptest! {
 
 #[test]
 fn difference_keeps_rules_that_cover_the_wanted_ones_in_another_division() {
-    let (one, two, both) = (
-        "ingress IPv4 tcp 80 10.0.0.0/8",
-        "ingress IPv4 tcp 81 10.0.0.0/8",
-        "ingress IPv4 tcp 80-81 10.0.0.0/8",
-    );
+    let one = "ingress IPv4 tcp 80 10.0.0.0/8";
+    let two = "ingress IPv4 tcp 81 10.0.0.0/8";
+    let both = "ingress IPv4 tcp 80-81 10.0.0.0/8";
     let wider = "ingress IPv4 tcp 80-82 10.0.0.0/8";
     let inner = "ingress IPv4 tcp 80 10.1.0.0/16";
     type Row<'a> = (&'a [&'a str], &'a [&'a str], &'a [&'a str], &'a [usize]);
@@ -167,7 +165,8 @@ fn difference_keeps_rules_that_cover_the_wanted_ones_in_another_division() {
 #[test]
 fn rules_of_other_owners_do_not_cover_and_are_not_removed() {
     let http = rule("ingress IPv4 tcp 80 10.0.0.0/8");
-    let (ours, theirs) = (http.clone().owned_by("web"), http.clone().owned_by("shop"));
+    let ours = http.clone().owned_by("web");
+    let theirs = http.clone().owned_by("shop");
     let present = [("r1", theirs), ("r2", http)];
     let wanted = [ours];
     let difference = difference(Some("web"), &wanted, &present);

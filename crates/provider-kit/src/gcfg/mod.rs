@@ -121,11 +121,9 @@ impl GitConfigSettings {
         let Some(last) = found.last() else {
             return Some((String::new(), String::new()));
         };
-        let (text, count, place) = (
-            last.text.clone(),
-            found.len(),
-            self.place(sub, key, Some(last.line)),
-        );
+        let text = last.text.clone();
+        let count = found.len();
+        let place = self.place(sub, key, Some(last.line));
         match text {
             Text::Is(text) => {
                 if count > 1 {
@@ -155,7 +153,8 @@ impl GitConfigSettings {
 
     /// Returns the values of a key that may be repeated; empty ones are left out.
     pub fn all(&mut self, key: &Key<String>) -> Vec<String> {
-        let (mut values, mut bare) = (Vec::new(), Vec::new());
+        let mut values = Vec::new();
+        let mut bare = Vec::new();
         for entry in self.entries("", key.key) {
             match &entry.text {
                 Text::Is(text) if text.is_empty() => {}

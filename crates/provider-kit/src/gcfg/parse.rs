@@ -79,7 +79,8 @@ pub fn parse(text: &str) -> (Vec<Section>, Vec<Mistake>) {
         rest: text.chars().peekable(),
         line: 1,
     };
-    let (mut sections, mut mistakes) = (Vec::new(), Vec::new());
+    let mut sections = Vec::new();
+    let mut mistakes = Vec::new();
     // The state of the last section header.
     let mut place = Place::BeforeAll;
     while let Some(first) = reader.first() {

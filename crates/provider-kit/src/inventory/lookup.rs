@@ -252,8 +252,8 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
     async fn conclude(&mut self, snapshot: &Snapshot<S::Machine>, open: Vec<PendingLookup<'_>>) {
         match snapshot.reading() {
             ListResult::Complete { listing, .. } => {
-                let (mut doubtful, is_proof) =
-                    (Vec::new(), self.inventory.source().lists_prove_absence());
+                let mut doubtful = Vec::new();
+                let is_proof = self.inventory.source().lists_prove_absence();
                 for pending in open {
                     // The machine is listed with outdated values, or may belong to another Node of this name.
                     let is_listed = match pending.key {
@@ -302,7 +302,9 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
     }
 
     async fn read_one_by_one(&mut self, open: Vec<PendingLookup<'_>>) {
-        let (inventory, priority, is_brief) = (self.inventory, self.priority, self.is_brief);
+        let inventory = self.inventory;
+        let priority = self.priority;
+        let is_brief = self.is_brief;
         let _under_way = inventory.count_under_way(if self.fresh { open.len() } else { 0 });
         for open in open.chunks(PREPARED_READS) {
             let reads: Vec<_> = open
@@ -428,7 +430,9 @@ impl<S: MachineSource> Inventory<S> {
         priority: Priority,
         is_brief: bool,
     ) -> Result<Option<Arc<S::Machine>>> {
-        let (source, asked, key) = (self.source(), Instant::now(), pending.key);
+        let source = self.source();
+        let asked = Instant::now();
+        let key = pending.key;
         let guessed = match pending.guessing() {
             Some(node) => self.read_guess(node, priority).await?,
             None => None,
@@ -490,7 +494,8 @@ impl<S: MachineSource> Inventory<S> {
         let Some(node) = pending.node.filter(|_| self.mode != Mode::Off) else {
             return;
         };
-        let (id, uid) = (self.hash(machine.id()), self.hash(&node.uid));
+        let id = self.hash(machine.id());
+        let uid = self.hash(&node.uid);
         self.state().claims.insert(id, uid);
     }
 }

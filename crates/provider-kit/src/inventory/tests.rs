@@ -227,7 +227,8 @@ async fn a_burst_of_5000_nodes_costs_one_list() {
         .store(20, Ordering::SeqCst);
     let batches: Vec<_> = (0..5000).step_by(250).collect();
     let lookups = batches.iter().enumerate().map(|(i, first)| {
-        let (inventory, nodes) = (inventory.clone(), joining(*first..first + 250));
+        let inventory = inventory.clone();
+        let nodes = joining(*first..first + 250);
         async move {
             tokio::time::sleep(Duration::from_millis(1500 * i as u64)).await;
             let answers = inventory.lookup(&nodes, LookupRequest::METADATA).await;

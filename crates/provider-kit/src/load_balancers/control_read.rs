@@ -113,7 +113,8 @@ pub async fn check_account(
 async fn ask(machines: &dyn Machines, mut nodes: Vec<Arc<Node>>) -> Result<ControlRead> {
     nodes.retain(|node| node.provider_id().is_some() && !node.terminating);
     nodes.sort_by_key(|node| (node.ready != ConditionStatus::True, node.name.clone()));
-    let (mut asked, mut silent) = (Vec::new(), Ok(()));
+    let mut asked = Vec::new();
+    let mut silent = Ok(());
     for node in &nodes {
         if asked.len() >= MOST_READS {
             break;

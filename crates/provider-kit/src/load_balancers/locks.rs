@@ -79,7 +79,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn read_before_a_change_of_another_service_is_out_of_date() {
-        let (locks, second) = (Locks::default(), Duration::from_secs(1));
+        let locks = Locks::default();
+        let second = Duration::from_secs(1);
         let take = |uid: &'static str| locks.take("lb".into(), uid, &());
         let before = Instant::now();
         take("a").await.note_change();

@@ -201,7 +201,8 @@ impl<A: ObjectApi> WholeObjects<A> {
         let shown = match self.write(id, &outcome).await {
             Err(refused) if refused.is_invalid() => {
                 let graph = outcome.graph.get_or_insert_default();
-                let (wanted, known) = (graph.targets_of(TARGETS), self.machines.ids().await?);
+                let wanted = graph.targets_of(TARGETS);
+                let known = self.machines.ids().await?;
                 let unknown = wanted.without(&known);
                 // If no target is known, the credential may be another project's.
                 if unknown.is_empty() || unknown.len() == wanted.len() {
@@ -258,7 +259,8 @@ fn answered<T: Object>(call: Call) -> Call {
 
 /// Converts an object of the cloud into the engine's form.
 fn observed<T: Object>(mut shown: T) -> ObservedLoadBalancer {
-    let (head, targets) = (shown.head(), std::mem::take(shown.targets()));
+    let head = shown.head();
+    let targets = std::mem::take(shown.targets());
     match object(&shown) {
         Ok(value) => ObservedLoadBalancer {
             graph: Some(graph(

@@ -75,7 +75,8 @@ impl<'a> Identity<'a> {
             published_addresses,
             kind,
         } = naming;
-        let (other_names, spec) = (former_names, OnceLock::new());
+        let other_names = former_names;
+        let spec = OnceLock::new();
         Self {
             cluster,
             service,
@@ -776,13 +777,11 @@ mod tests {
 
     fn decide(case: &Case) -> Claim {
         let id = case.cluster_has_id.then(|| "c1".to_owned());
-        let (us, cluster) = (
-            service("us"),
-            Cluster {
-                name: "kubernetes".into(),
-                id,
-            },
-        );
+        let us = service("us");
+        let cluster = Cluster {
+            name: "kubernetes".into(),
+            id,
+        };
         let legacy_owner = |service: &Service| {
             service
                 .metadata
@@ -794,7 +793,8 @@ mod tests {
             legacy_owner: legacy_owner(service),
             ..Naming::of(service)
         };
-        let (name, legacy_owner_of_us) = ("ours".to_owned(), legacy_owner(&us));
+        let name = "ours".to_owned();
+        let legacy_owner_of_us = legacy_owner(&us);
         let naming = Naming {
             name,
             former_names: vec!["other".into()],
@@ -894,13 +894,11 @@ mod tests {
 
     #[test]
     fn load_balancer_found_by_name_alone_is_neither_own_nor_surplus() {
-        let (us, cluster) = (
-            service("us"),
-            Cluster {
-                name: "kubernetes".into(),
-                id: Some("c1".into()),
-            },
-        );
+        let us = service("us");
+        let cluster = Cluster {
+            name: "kubernetes".into(),
+            id: Some("c1".into()),
+        };
         let naming = Naming {
             name: "ours".into(),
             ..Naming::default()

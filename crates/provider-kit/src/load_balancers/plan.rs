@@ -85,7 +85,8 @@ pub fn plan(wanted: &ResourceGraph, actual: &ResourceGraph) -> Vec<Operation> {
         if let ResourceKey::Pool(pool) = resource
             && let Some(targets) = wanted.targets.get(pool)
         {
-            let (limit, present) = (limit(pool, wanted, actual), actual.targets_of(pool));
+            let limit = limit(pool, wanted, actual);
+            let present = actual.targets_of(pool);
             change_targets(
                 pool,
                 &with_room(targets, &present, limit),
@@ -190,7 +191,8 @@ fn change_targets(
     if wanted == actual {
         return;
     }
-    let (add, remove) = (wanted.without(actual), actual.without(wanted));
+    let add = wanted.without(actual);
+    let remove = actual.without(wanted);
     let mut change = |add: Targets, remove: Targets| {
         if !add.is_empty() {
             operations.push(Operation::AddTargets {

@@ -19,7 +19,9 @@ where
     T: Clone,
     F: Future<Output = Result<()>>,
 {
-    let (mut pending, mut refused, mut is_any_accepted) = (vec![targets], Vec::new(), has_others);
+    let mut pending = vec![targets];
+    let mut refused = Vec::new();
+    let mut is_any_accepted = has_others;
     while let Some(part) = pending.pop() {
         match (send(part.to_vec()).await, part) {
             (Ok(()), _) => is_any_accepted = true,
@@ -54,7 +56,8 @@ mod tests {
     use super::*;
 
     async fn sent(all: &[u32], has_others: bool) -> (Result<Vec<u32>>, Vec<u32>, usize) {
-        let (accepted, requests) = (Mutex::new(Vec::new()), Mutex::new(0));
+        let accepted = Mutex::new(Vec::new());
+        let requests = Mutex::new(0);
         let send = async |part: Vec<u32>| {
             *requests.lock() += 1;
             match part.iter().find(|part| **part >= 100) {

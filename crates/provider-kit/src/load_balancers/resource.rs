@@ -356,10 +356,8 @@ mod tests {
     };
 
     fn differences(wanted: &Monitor, seen: &Monitor) -> Vec<String> {
-        let (wanted, seen) = (
-            Attributes::desired(wanted).unwrap(),
-            Attributes::observed(seen).unwrap(),
-        );
+        let wanted = Attributes::desired(wanted).unwrap();
+        let seen = Attributes::observed(seen).unwrap();
         wanted
             .differences(&seen)
             .iter()
@@ -390,33 +388,27 @@ mod tests {
 
     #[test]
     fn a_list_that_is_a_set_is_compared_without_its_order() {
-        let (wanted, seen) = (
-            Monitor {
-                codes: vec![301, 200],
-                ..WANTED
-            },
-            Monitor {
-                codes: vec![200, 301],
-                ..WANTED
-            },
-        );
+        let wanted = Monitor {
+            codes: vec![301, 200],
+            ..WANTED
+        };
+        let seen = Monitor {
+            codes: vec![200, 301],
+            ..WANTED
+        };
         assert!(differences(&wanted, &seen).is_empty());
     }
 
     #[test]
     fn a_field_of_the_creation_makes_no_difference_in_place() {
-        let (wanted, seen) = (
-            WANTED,
-            Monitor {
-                kind: "TCP",
-                ..WANTED
-            },
-        );
+        let wanted = WANTED;
+        let seen = Monitor {
+            kind: "TCP",
+            ..WANTED
+        };
         assert!(differences(&wanted, &seen).is_empty());
-        let (wanted, seen) = (
-            Attributes::desired(&wanted).unwrap(),
-            Attributes::observed(&seen).unwrap(),
-        );
+        let wanted = Attributes::desired(&wanted).unwrap();
+        let seen = Attributes::observed(&seen).unwrap();
         assert!(wanted.differs_in_fixed(&seen));
     }
 

@@ -32,7 +32,8 @@ pub(super) struct Run<'a> {
 impl Run<'_> {
     /// Syncs the Service's load balancers.
     pub(super) async fn sync(mut self, goal: SyncGoal) -> Result<Option<Shared>> {
-        let (balancers, identity) = (self.balancers, self.identity);
+        let balancers = self.balancers;
+        let identity = self.identity;
         let desired = match goal {
             SyncGoal::Ensured => Some(
                 balancers
@@ -108,7 +109,9 @@ impl Run<'_> {
     }
 
     fn report(&mut self, report: Report) {
-        let (balancers, request, identity) = (self.balancers, self.request, self.identity);
+        let balancers = self.balancers;
+        let request = self.request;
+        let identity = self.identity;
         let cloud = balancers.cloud();
         match report {
             Report::Annotated(actual) => {
@@ -211,7 +214,8 @@ impl Run<'_> {
         operations: &[Operation],
     ) -> Result<Step<Shared>> {
         self.held.iter_mut().for_each(Held::note_change);
-        let (cache, uid) = (&self.balancers.cache, self.identity.uid());
+        let cache = &self.balancers.cache;
+        let uid = self.identity.uid();
         let callbacks = self.request.callbacks;
         let change = Change {
             identity: self.identity,
@@ -260,8 +264,10 @@ impl Run<'_> {
         actual: &ObservedLoadBalancer,
         resources: ResourceSource,
     ) -> Result<Option<Shared>> {
-        let (cache, callbacks) = (&self.balancers.cache, self.request.callbacks);
-        let (polling, place) = (cache.cloud().options().polling, actual.place());
+        let cache = &self.balancers.cache;
+        let callbacks = self.request.callbacks;
+        let polling = cache.cloud().options().polling;
+        let place = actual.place();
         callbacks.release_permit();
         let seen = until_done(&place, polling, || async {
             Ok(match cache.poll(&actual.id).await? {

@@ -168,7 +168,7 @@ mod tests {
     proptest! {
         #[test]
         fn sorted_map_behaves_like_a_map(steps in prop::collection::vec((0_u8..8, prop::option::of(0_u8..4)), 0..40)) {
-            let (mut map, mut reference) = (SortedMap::default(), BTreeMap::new());
+            let mut map = SortedMap::default(); let mut reference = BTreeMap::new();
             for (key, value) in steps {
                 match value {
                     Some(value) => prop_assert_eq!(map.insert(key, value), reference.insert(key, value)),

@@ -109,7 +109,8 @@ impl Targets {
     /// Returns `true` if the set contains the target.
     #[must_use]
     pub fn contains(&self, target: &str) -> bool {
-        let (mut low, mut high) = (0, self.len());
+        let mut low = 0;
+        let mut high = self.len();
         while low < high {
             let middle = low.midpoint(high);
             match self.0.get(middle).cmp(target) {

@@ -60,7 +60,8 @@ where
     let mut wait = polling.first;
     loop {
         if Instant::now() + wait > give_up {
-            let (timeout, retry_after) = (rounded(polling.timeout), rounded(polling.retry_after));
+            let timeout = rounded(polling.timeout);
+            let retry_after = rounded(polling.retry_after);
             let text =
                 format!("{what} is not ready after {timeout:?}; checking again in {retry_after:?}");
             return Err(Error::retry_in(text, polling.retry_after));
@@ -144,10 +145,8 @@ impl<I: Clone + Ord + fmt::Display + Send + Sync + 'static> Operations<I> {
                 ))
             }
         });
-        let (interval, reads) = (
-            interval.max(Duration::from_millis(1)),
-            Arc::new(reads.at_most(ids_per_request)),
-        );
+        let interval = interval.max(Duration::from_millis(1));
+        let reads = Arc::new(reads.at_most(ids_per_request));
         Self {
             interval,
             timeouts: (Duration::from_secs(60), Duration::from_secs(10)),

@@ -12,7 +12,8 @@ fn cloud(
     say: impl Fn(u64, Duration) -> Option<Option<Result<()>>> + Clone + Send + Sync + 'static,
 ) -> (Operations, Requests) {
     let requests = Requests::default();
-    let (asked, began) = (Arc::clone(&requests), tokio::time::Instant::now());
+    let asked = Arc::clone(&requests);
+    let began = tokio::time::Instant::now();
     let operations = Operations::new(TICK, 25, move |ids: Vec<u64>| {
         asked
             .lock()
@@ -168,7 +169,8 @@ async fn slow_request_does_not_delay_other_callers() {
 
 #[tokio::test(start_paused = true)]
 async fn polls_become_rarer_and_end_with_a_retry_time() {
-    let (began, mut asked) = (Instant::now(), Vec::new());
+    let began = Instant::now();
+    let mut asked = Vec::new();
     let err = until_done("volume \"v\"", Polling::default(), || {
         asked.push(began.elapsed().as_millis());
         std::future::ready(Ok(None::<()>))
@@ -188,7 +190,8 @@ async fn polls_become_rarer_and_end_with_a_retry_time() {
 
 #[tokio::test(start_paused = true)]
 async fn timeout_message_rounds_durations_to_seconds() {
-    let (timeout, retry_after) = (Duration::from_millis(271_026), Duration::from_millis(250));
+    let timeout = Duration::from_millis(271_026);
+    let retry_after = Duration::from_millis(250);
     let polling = Polling {
         timeout,
         retry_after,

@@ -348,7 +348,8 @@ impl Transport {
             collection.replace('_', " ")
         };
         let mut pages = Pages::new(self.paged(), call, collection, &what);
-        let (listing, mut items) = (Listing::new(), Vec::new());
+        let listing = Listing::new();
+        let mut items = Vec::new();
         // Each type of items has its own copy of this loop: whatever does not depend on it is done by `pages`.
         while let Some(answer) = pages.read(self, shared_priority).await? {
             let before = items.len();
@@ -492,7 +493,8 @@ fn read_page<F: Format, W: DeserializeOwned>(
     paging: Paging,
     add: &mut dyn FnMut(W),
 ) -> Result<Value> {
-    let (mut found, mut is_there) = (Map::new(), false);
+    let mut found = Map::new();
+    let mut is_there = false;
     let reads = |field: &str| paging.reads(field, collection);
     let seed = Top {
         collection,

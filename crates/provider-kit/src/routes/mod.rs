@@ -326,7 +326,8 @@ impl<C: RouteCloud> Routes for RouteTable<C> {
     }
 
     async fn create(&self, cluster: &Cluster, _hint: &str, route: &Route) -> Result<()> {
-        let (text, name) = (&route.destination_cidr, &route.target_node);
+        let text = &route.destination_cidr;
+        let name = &route.target_node;
         let destination = text
             .parse()
             .map_err(|_| Error::invalid(format!("{text:?} is not a range of addresses")))?;
@@ -335,7 +336,8 @@ impl<C: RouteCloud> Routes for RouteTable<C> {
             .node(name)
             .ok_or_else(|| Error::other(format!("Node {name:?} does not exist (any more)")))?;
         let (next_hops, target) = self.cloud.next_hop_for(&node, route, destination).await?;
-        let (name, owner) = (String::new(), Some(OwnerTags::cluster(cluster).to_owned()));
+        let name = String::new();
+        let owner = Some(OwnerTags::cluster(cluster).to_owned());
         let wanted = CloudRoute {
             name,
             destination: text.clone(),

@@ -21,7 +21,8 @@ pub(super) struct Nodes<'a> {
 
 impl<'a> Nodes<'a> {
     pub(super) fn new(nodes: &'a [Arc<Node>], cloud: &impl RouteCloud) -> Self {
-        let (mut by_address, mut by_range) = (HashMap::new(), HashMap::new());
+        let mut by_address = HashMap::new();
+        let mut by_range = HashMap::new();
         for node in nodes {
             for address in node
                 .addresses

@@ -85,7 +85,8 @@ fn wanted() -> Route {
 }
 
 fn there(hop: &str, owner: Option<&str>) -> CloudRoute {
-    let (destination, next_hops) = ("10.244.1.0/24".into(), vec![hop.to_owned()]);
+    let destination = "10.244.1.0/24".into();
+    let next_hops = vec![hop.to_owned()];
     CloudRoute {
         destination,
         next_hops,

@@ -142,7 +142,8 @@ impl<I: Issuer> Tokens<I> {
     /// Returns the tokens of this issuer, before any request.
     #[must_use]
     pub fn of(issuer: I) -> Self {
-        let (issuer, asking) = (Arc::new(issuer), tokio::sync::Mutex::new(()));
+        let issuer = Arc::new(issuer);
+        let asking = tokio::sync::Mutex::new(());
         let state = State {
             issuer,
             newer: None,
@@ -289,7 +290,8 @@ impl<I: Issuer> Tokens<I> {
 
     /// Returns the current token, unless it has expired; with `true` if it is due for renewal.
     fn held(&self) -> Option<(Arc<I::Token>, bool)> {
-        let (state, now) = (self.lock(), Instant::now());
+        let state = self.lock();
+        let now = Instant::now();
         let held = state.held.as_ref().filter(|held| now < held.end)?;
         Some((Arc::clone(&held.token), now >= held.renew))
     }
@@ -330,7 +332,8 @@ impl<I: Issuer> State<I> {
             );
             return Err(err);
         }
-        let (token, end) = (Arc::new(token), requested_at + lifetime);
+        let token = Arc::new(token);
+        let end = requested_at + lifetime;
         let renew = if is_renewable {
             end - RENEW_BEFORE_EXPIRY.min(lifetime / 4)
         } else {

@@ -43,10 +43,8 @@ impl Issuer for Login {
                 let name = HeaderName::from_static("x-token");
                 let access =
                     Access::new("http://cloud", name, &number.to_string().into()).map(Arc::new)?;
-                let (lifetime, scope) = (
-                    Duration::from_secs(cloud.lifetime),
-                    format!("account {}", cloud.account),
-                );
+                let lifetime = Duration::from_secs(cloud.lifetime);
+                let scope = format!("account {}", cloud.account);
                 Ok(Issued {
                     token: (number, access),
                     scope,
@@ -61,8 +59,12 @@ impl Issuer for Login {
 impl Cloud {
     /// Tokens live for 20 minutes.
     fn new() -> Self {
-        let (refusal, account, lifetime, is_renewable, takes, shown) =
-            (None, "a", 1200, true, 0, Vec::new());
+        let refusal = None;
+        let account = "a";
+        let lifetime = 1200;
+        let is_renewable = true;
+        let takes = 0;
+        let shown = Vec::new();
         Self(Arc::new(Mutex::new(Inner {
             refusal,
             account,

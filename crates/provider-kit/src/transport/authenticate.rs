@@ -27,7 +27,8 @@ pub(super) fn authenticate(
 ) -> impl Sends {
     let identity = Arc::new((identity, metrics));
     service_fn(move |attempt: Attempt| {
-        let (inner, identity) = (inner.clone(), Arc::clone(&identity));
+        let inner = inner.clone();
+        let identity = Arc::clone(&identity);
         async move {
             let (identity, metrics) = &*identity;
             let inner = tower::service_fn(move |attempt| signed(inner.clone(), attempt));

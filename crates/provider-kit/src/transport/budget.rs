@@ -297,7 +297,8 @@ impl Allowance {
         let Some(level) = self.level(now) else {
             return "other calls go first".to_owned();
         };
-        let (limit, left) = (level.limit, self.left(&level, now).max(0.0));
+        let limit = level.limit;
+        let left = self.left(&level, now).max(0.0);
         let kept = (limit * self.budget.reserve(priority)).round();
         format!(
             "about {left:.0} of {limit:.0} requests are left, {kept:.0} are reserved for other users or more urgent calls"
@@ -330,7 +331,8 @@ impl Allowance {
             return Duration::ZERO;
         }
         let turns = 1 + self.waiting.range(..ticket).count();
-        let (missing, turns) = (missing(turns), turns as f64);
+        let missing = missing(turns);
+        let turns = turns as f64;
         if missing <= EPSILON {
             return Duration::ZERO;
         }

@@ -56,7 +56,8 @@ impl Call {
     /// ```
     #[must_use]
     pub fn new(method: Method, template: &'static str, parameters: &[&str]) -> Self {
-        let (idempotent, changes) = (method.is_idempotent(), !method.is_safe());
+        let idempotent = method.is_idempotent();
+        let changes = !method.is_safe();
         let priority = if method == Method::DELETE {
             Priority::Urgent
         } else {
@@ -64,8 +65,11 @@ impl Call {
         };
         let path = fill(template, parameters);
         let (query, headers, hidden) = Default::default();
-        let (body, field, operation) = (Ok(None), None, None);
-        let (is_list, is_form) = (false, false);
+        let body = Ok(None);
+        let field = None;
+        let operation = None;
+        let is_list = false;
+        let is_form = false;
         Self {
             method,
             template,
@@ -374,7 +378,9 @@ impl Answer {
 
     #[cfg(test)]
     pub(crate) fn of(body: impl Into<Bytes>) -> Self {
-        let (place, status, headers) = ("GET /".to_owned(), StatusCode::OK, HeaderMap::new());
+        let place = "GET /".to_owned();
+        let status = StatusCode::OK;
+        let headers = HeaderMap::new();
         Self {
             place,
             field: None,

@@ -79,7 +79,8 @@ where
                 .await
                 .map_err(NoAnswer::new)?;
             let (parts, body) = answer.into_parts();
-            let (mut read, mut body) = (BodyReader::new(limit, parts.status), pin!(body));
+            let mut read = BodyReader::new(limit, parts.status);
+            let mut body = pin!(body);
             while let Some(frame) = body.frame().await {
                 let frame = frame.map_err(NoAnswer::new)?;
                 if frame.data_ref().is_some_and(|part| !read.push(part)) {

@@ -215,7 +215,8 @@ impl Credential {
     /// Returns another credential after `used` was refused, if there is one. Reads the files even if they look
     /// unchanged.
     pub(super) fn instead_of(&self, used: Option<&Arc<Access>>) -> Option<Arc<Access>> {
-        let (source, used) = (self.0.as_ref()?, used?);
+        let source = self.0.as_ref()?;
+        let used = used?;
         let mut loaded = source.lock();
         source.reread(&mut loaded, true);
         if loaded.secret.equals(used) {

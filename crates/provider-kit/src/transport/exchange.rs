@@ -102,7 +102,8 @@ impl Exchange {
             return Err(failure::too_large(call, &answer, report, &density));
         }
         let (parts, body) = answer.into_parts();
-        let (place, field) = (call.place(), call.field);
+        let place = call.place();
+        let field = call.field;
         Ok(Answer {
             place,
             field,

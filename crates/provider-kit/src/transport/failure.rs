@@ -55,7 +55,8 @@ impl Failure {
     /// Returns the failure of a call that did not leave this process, and will not.
     pub(super) fn not_sent(error: Error) -> Self {
         let report = RateLimitReport::default();
-        let (sent, sign_again) = (false, false);
+        let sent = false;
+        let sign_again = false;
         Self {
             status: None,
             error,
@@ -254,7 +255,9 @@ pub(super) fn refused(
     exceeded: Option<BodyLimit>,
     refusal_rules: RefusalRules,
 ) -> (Failure, Option<Refusal>) {
-    let (status, headers, call) = (answer.status(), answer.headers(), &attempt.call);
+    let status = answer.status();
+    let headers = answer.headers();
+    let call = &attempt.call;
     let refusal = if exceeded.is_none() {
         (refusal_rules.reader)(headers, answer.body())
     } else {
@@ -318,7 +321,9 @@ pub(super) fn refused(
         pause
     };
     let delay = retry_after(headers).filter(|_| repeat != Repeat::Never);
-    let (status, sent, sign_again) = (Some(status), true, false);
+    let status = Some(status);
+    let sent = true;
+    let sign_again = false;
     (
         Failure {
             status,

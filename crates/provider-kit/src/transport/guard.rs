@@ -14,7 +14,8 @@ use super::failure::Failure;
 /// every wait, such as for a connection, so that a process that was frozen in between sends nothing.
 pub(super) fn guard(inner: impl Sends, fence: Fence) -> impl Sends {
     service_fn(move |attempt: Attempt| {
-        let (inner, fence) = (inner.clone(), fence.clone());
+        let inner = inner.clone();
+        let fence = fence.clone();
         async move {
             if !attempt.call.changes {
                 return inner.once(attempt).await;

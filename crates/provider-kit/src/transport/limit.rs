@@ -22,7 +22,8 @@ pub(super) fn density(body: &[u8]) -> Option<String> {
         return None;
     }
     let count = |wanted: &[u8]| body.iter().filter(|byte| wanted.contains(byte)).count();
-    let (objects, values) = (count(b"{"), count(b",[{"));
+    let objects = count(b"{");
+    let values = count(b",[{");
     match (objects > MOST_OBJECTS, values > MOST_VALUES) {
         (true, _) => Some(format!("{MOST_OBJECTS} objects")),
         (_, true) => Some(format!("{MOST_VALUES} values")),
@@ -142,7 +143,8 @@ mod tests {
 
     #[test]
     fn a_limit_depends_on_what_the_answer_is() {
-        let (list, object) = (BodyLimit::of_list(true), BodyLimit::of_list(false));
+        let list = BodyLimit::of_list(true);
+        let object = BodyLimit::of_list(false);
         let table = [
             (list, 200, 16 << 20, "16 MiB, the limit of a list"),
             (list, 300, 16 << 20, "16 MiB, the limit of a list"),

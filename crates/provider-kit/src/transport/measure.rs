@@ -10,7 +10,8 @@ use super::attempt::{Attempt, Sends};
 
 pub(super) fn measure(inner: impl Sends, metrics: Arc<dyn CloudMetrics>) -> impl Sends {
     service_fn(move |attempt: Attempt| {
-        let (inner, metrics) = (inner.clone(), Arc::clone(&metrics));
+        let inner = inner.clone();
+        let metrics = Arc::clone(&metrics);
         async move {
             let running = Running::start(metrics, attempt.call.route());
             let outcome = inner.once(attempt).await;

@@ -20,10 +20,8 @@ impl Builder {
             ..RetryPolicy::default()
         };
         let plain = |_: &HeaderMap, body: &[u8]| {
-            let (code, message) = (
-                Refusal::UNSPECIFIED.to_owned(),
-                String::from_utf8_lossy(body).into_owned(),
-            );
+            let code = Refusal::UNSPECIFIED.to_owned();
+            let message = String::from_utf8_lossy(body).into_owned();
             Some(Refusal {
                 code,
                 message,

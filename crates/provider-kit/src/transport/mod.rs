@@ -362,7 +362,8 @@ impl Builder {
         let retry_policy = self
             .call_timeout
             .map_or(self.retry_policy, |longest| self.retry_policy.once(longest));
-        let (metrics, signer) = (self.metrics, self.signer);
+        let metrics = self.metrics;
+        let signer = self.signer;
         let refusal_rules = RefusalRules {
             refill: self.budget.refill,
             ..self.refusal_rules

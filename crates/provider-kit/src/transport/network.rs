@@ -176,7 +176,8 @@ fn identity(certificate: &Path, key: &Path) -> Result<reqwest::Identity> {
     let pem = [read(certificate)?, b"\n".to_vec(), read(key)?].concat();
     // The error's own text could contain the contents of the key file.
     reqwest::Identity::from_pem(&pem).map_err(|_| {
-        let (certificate, key) = (certificate.display(), key.display());
+        let certificate = certificate.display();
+        let key = key.display();
         Error::invalid(format!(
             "{certificate} and {key} do not hold a certificate and its key in the form of PEM"
         ))
@@ -214,7 +215,8 @@ impl Connector for Network {
             let client = client.map_err(NoAnswer::not_sent)?;
             let request = reqwest::Request::try_from(request).map_err(no_answer)?;
             let mut answer = client.execute(request).await.map_err(no_answer)?;
-            let (status, headers) = (answer.status(), answer.headers().clone());
+            let status = answer.status();
+            let headers = answer.headers().clone();
             let mut body = BodyReader::new(limit, status);
             body.expect(answer.content_length().unwrap_or_default());
             while let Some(part) = answer.chunk().await.map_err(no_answer)? {

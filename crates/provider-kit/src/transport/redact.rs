@@ -73,7 +73,8 @@ pub(super) fn signatures(text: &str) -> String {
     const NAME: &str = "signature=";
     // Only ASCII letters change, so that all positions stay the same.
     let lower = text.to_ascii_lowercase();
-    let (mut safe, mut done) = (String::with_capacity(text.len()), 0);
+    let mut safe = String::with_capacity(text.len());
+    let mut done = 0;
     for (at, _) in lower.match_indices(NAME) {
         let after = at + NAME.len();
         let value = text

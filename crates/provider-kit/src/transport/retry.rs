@@ -16,7 +16,8 @@ const REPORTED_EVERY: Duration = Duration::from_secs(30);
 pub(super) fn retry(inner: impl Sends, retry_policy: RetryPolicy) -> impl Sends {
     let silence = Arc::new(Silence::default());
     service_fn(move |attempt: Attempt| {
-        let (inner, silence) = (inner.clone(), Arc::clone(&silence));
+        let inner = inner.clone();
+        let silence = Arc::clone(&silence);
         async move {
             let mut number = 1;
             loop {

@@ -31,7 +31,8 @@ pub(super) fn throttle(
         metrics,
     });
     service_fn(move |attempt: Attempt| {
-        let (inner, budget_queue) = (inner.clone(), Arc::clone(&budget_queue));
+        let inner = inner.clone();
+        let budget_queue = Arc::clone(&budget_queue);
         async move {
             let sent = budget_queue
                 .wait(&attempt, retry_policy.longest_pause)
@@ -64,7 +65,8 @@ impl BudgetQueue {
         let position = QueuePosition::enter(self, attempt.call.priority);
         loop {
             let wait = {
-                let (mut queue, now) = (self.lock(), Instant::now());
+                let mut queue = self.lock();
+                let now = Instant::now();
                 let wait = match queue.allowance.take(position.ticket, now) {
                     Ok(number) => {
                         return Ok(SentRequest {
@@ -117,7 +119,8 @@ struct QueuePosition<'a> {
 
 impl<'a> QueuePosition<'a> {
     fn enter(budget_queue: &'a BudgetQueue, priority: Priority) -> Self {
-        let (mut queue, woken) = (budget_queue.lock(), Arc::new(Notify::new()));
+        let mut queue = budget_queue.lock();
+        let woken = Arc::new(Notify::new());
         let ticket = queue.allowance.enter(priority);
         queue.waiting.insert(ticket, Arc::clone(&woken));
         Self {

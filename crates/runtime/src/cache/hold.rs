@@ -92,10 +92,8 @@ impl Hold {
         };
         self.removed
             .retain(|at| now.duration_since(*at) < options.delay);
-        let (gone, of) = (
-            missing.len() + self.removed.len(),
-            missing.len() + self.removed.len() + present,
-        );
+        let gone = missing.len() + self.removed.len();
+        let of = missing.len() + self.removed.len() + present;
         #[allow(clippy::cast_precision_loss)] // Objects are counted in thousands.
         let is_mass = of >= options.smallest && gone as f64 > options.share * of as f64;
         let is_held = !missing.is_empty() && (is_mass || present == 0);
@@ -171,7 +169,8 @@ mod tests {
 
     #[test]
     fn held_objects_are_gone_when_a_list_confirms_it_after_the_delay() {
-        let (mut hold, start) = (hold(), Instant::now());
+        let mut hold = hold();
+        let start = Instant::now();
         assert_eq!(hold.judge(start, keys(6), 1).held.len(), 6);
         assert_eq!(hold.ends(), Some(start + DELAY));
         assert_eq!(
@@ -185,7 +184,8 @@ mod tests {
 
     #[test]
     fn a_mass_disappearance_in_small_portions_is_held_too() {
-        let (mut hold, start) = (hold(), Instant::now());
+        let mut hold = hold();
+        let start = Instant::now();
         assert_eq!(hold.judge(start, keys(4), 6).gone.len(), 4);
         assert_eq!(
             hold.judge(start, keys(3), 3).held.len(),
@@ -200,7 +200,8 @@ mod tests {
 
     #[test]
     fn objects_that_stay_away_when_most_are_back_are_gone() {
-        let (mut hold, start) = (hold(), Instant::now());
+        let mut hold = hold();
+        let start = Instant::now();
         hold.judge(start, keys(10), 0);
         assert_eq!(hold.judge(start, keys(2), 8).gone.len(), 2);
         assert_eq!(hold.len(), 0);

@@ -276,7 +276,8 @@ impl<T: Cached> Cache<T> {
     /// Completes a list: removes the objects that the list lacks, except those that are held.
     pub(super) fn end_list(&self, now: Instant) -> Listed<T> {
         let mut subscribers = self.subscribers();
-        let (list, was_synced) = (subscribers.list, self.is_synced());
+        let list = subscribers.list;
+        let was_synced = self.is_synced();
         let (missing, present) = self.read(|objects| {
             let missing = objects
                 .iter()
@@ -330,7 +331,8 @@ impl<T: Cached> Cache<T> {
         {
             subscriber.next_resync = subscriber.resync.after(now);
             for object in objects.get_or_insert_with(|| self.list()).iter() {
-                let (old, new) = (Arc::clone(object), Arc::clone(object));
+                let old = Arc::clone(object);
+                let new = Arc::clone(object);
                 subscriber.notify(&CacheEvent::Updated { old, new });
             }
         }

@@ -82,7 +82,8 @@ fn watched(server: Server, streaming: bool) -> Harness {
 }
 
 fn watched_in_pages_of(page_size: u32, server: Server, streaming: bool) -> Harness {
-    let (cache, shutdown) = (Cache::new(), CancellationToken::new());
+    let cache = Cache::new();
+    let shutdown = CancellationToken::new();
     let heard = listen(&cache, Resync::never());
     let limited = wrap(
         &server.client(),
@@ -337,10 +338,8 @@ async fn a_server_that_is_down_at_first_is_asked_again_with_patience() {
 #[tokio::test(start_paused = true)]
 async fn each_subscriber_is_told_again_at_its_own_period() {
     let w = harness(2, true);
-    let (often, seldom) = (
-        listen(&w.cache, Resync::every(s(30))),
-        listen(&w.cache, Resync::every(s(100))),
-    );
+    let often = listen(&w.cache, Resync::every(s(30)));
+    let seldom = listen(&w.cache, Resync::every(s(100)));
     w.cache.wait_synced().await;
     for heard in [&w.heard, &often, &seldom] {
         take(heard);
@@ -365,7 +364,8 @@ async fn a_late_subscriber_hears_of_everything_and_is_resynced_too() {
 #[tokio::test(start_paused = true)]
 async fn cancelling_ends_the_watch() {
     let server = Server::default();
-    let (cache, shutdown) = (Cache::<Node>::new(), CancellationToken::new());
+    let cache = Cache::<Node>::new();
+    let shutdown = CancellationToken::new();
     let running = tokio::spawn(watch(
         Api::all(server.client()),
         WatchConfig::default(),

@@ -91,7 +91,9 @@ pub struct Watch<T: Cached> {
 
 impl<T: Cached> Clone for Watch<T> {
     fn clone(&self) -> Self {
-        let (api, config, cache) = (self.api.clone(), self.config.clone(), self.cache.clone());
+        let api = self.api.clone();
+        let config = self.config.clone();
+        let cache = self.cache.clone();
         Self {
             api,
             config,
@@ -142,7 +144,9 @@ impl<T: Cached> Watch<T> {
             observer,
         } = self;
         let kind = <T::Wire as kube::Resource>::kind(&()).into_owned();
-        let (held, reread, failure) = (cache.held(), None, None);
+        let held = cache.held();
+        let reread = None;
+        let failure = None;
         let mut watch_loop = WatchLoop {
             kind,
             cache,
@@ -352,7 +356,8 @@ impl<T: Cached> WatchLoop<T> {
 
     /// Logs the objects that a complete list put on hold or removed, and notifies the observer.
     fn note_hold(&mut self, listed: &Listed<T>) {
-        let (kind, before) = (&self.kind, self.held);
+        let kind = &self.kind;
+        let before = self.held;
         self.held = self.cache.held();
         self.reread = self.cache.hold_ends();
         if !listed.held.is_empty() {
@@ -406,7 +411,8 @@ impl<T: Cached> WatchLoop<T> {
     /// Logs a warning once a minute while the watch makes no progress. A single broken watch is normal and logged at
     /// debug level.
     fn log_failure(&mut self, error: &watcher::Error) {
-        let (now, text) = (Instant::now(), error_text(error));
+        let now = Instant::now();
+        let text = error_text(error);
         match &mut self.failure {
             None => {
                 if self.cache.is_synced() {

@@ -24,10 +24,8 @@ pub struct UserAgent {
 
 impl Default for UserAgent {
     fn default() -> Self {
-        let (binary, version) = (
-            "cloud-controller-manager".into(),
-            concat!("v", env!("CARGO_PKG_VERSION")).into(),
-        );
+        let binary = "cloud-controller-manager".into();
+        let version = concat!("v", env!("CARGO_PKG_VERSION")).into();
         Self {
             binary,
             version,

@@ -119,11 +119,9 @@ mod tests {
 
     #[test]
     fn first_ready_candidate_is_used_once_the_earlier_ones_have_ended() {
-        let (ready, ill, failed) = (
-            Some(Probe::Ready),
-            Some(Probe::Unhealthy),
-            Some(Probe::Failed),
-        );
+        let ready = Some(Probe::Ready);
+        let ill = Some(Probe::Unhealthy);
+        let failed = Some(Probe::Failed);
         let table: [(&[Option<Probe>], Decision); 9] = [
             (&[], Decision::Nothing),
             (&[None, ready], Decision::Pending),

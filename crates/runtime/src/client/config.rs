@@ -202,7 +202,8 @@ async fn open(
 ) -> Result<(Client, String), ClientError> {
     let master = options.master.as_deref().map(parse_master).transpose()?;
     if let Some(kubeconfig) = options.kubeconfig.clone() {
-        let (context, user_agent) = (options.context.clone(), options.user_agent.with_suffix(""));
+        let context = options.context.clone();
+        let user_agent = options.user_agent.with_suffix("");
         let source = KubeconfigSource {
             kubeconfig,
             context,

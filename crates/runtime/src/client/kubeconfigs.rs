@@ -138,7 +138,8 @@ impl Shared {
         watched.all.push(Arc::downgrade(&made));
         // The task ends with the runtime in which it was spawned.
         if watched.watcher.as_ref().is_none_or(JoinHandle::is_finished) {
-            let (shared, metrics) = (Arc::clone(self), Arc::clone(metrics));
+            let shared = Arc::clone(self);
+            let metrics = Arc::clone(metrics);
             watched.watcher = Some(tokio::spawn(async move {
                 let forever = CancellationToken::new();
                 restarting("kubeconfigs", &forever, || {

@@ -145,7 +145,8 @@ impl Sender {
     ) -> Result<Answer, BoxError> {
         let request_line = RequestLine::of(&request, &self.host);
         let target = format!("{} {}{}", request.method(), self.host, request.uri().path());
-        let (start, sent) = (Instant::now(), body_size(request.body()));
+        let start = Instant::now();
+        let sent = body_size(request.body());
         let changes = !request.method().is_safe();
         if changes {
             self.fence.check()?;

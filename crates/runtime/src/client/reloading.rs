@@ -143,7 +143,8 @@ impl ReloadingClient {
     /// Returns a client that uses the configuration which is current at each request, and the server's name for
     /// metrics.
     pub(super) fn client(self: &Arc<Self>) -> (Client, String) {
-        let (this, current) = (Arc::clone(self), self.current());
+        let this = Arc::clone(self);
+        let current = self.current();
         let service = service_fn(move |request| Arc::clone(&this).send(request));
         (
             Client::new(service, current.client.default_namespace()),
@@ -308,10 +309,8 @@ impl KubeconfigSource {
         } else {
             config.auth_info = AuthInfo::default();
         }
-        let (host, has_plugin) = (
-            host_of(&config.cluster_url),
-            config.auth_info.exec.is_some(),
-        );
+        let host = host_of(&config.cluster_url);
+        let has_plugin = config.auth_info.exec.is_some();
         let origin = format!("the kubeconfig {}", self.kubeconfig.display());
         let valid_until = prepare(&mut config.auth_info).await.map_err(unusable)?;
         let client = match config.auth_info.auth_provider.is_some() {

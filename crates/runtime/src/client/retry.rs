@@ -82,10 +82,8 @@ mod tests {
             (1, "GET", 404, None, None),
         ];
         for (attempt, method, status, after, expected) in table {
-            let (method, code) = (
-                method.parse().unwrap(),
-                StatusCode::from_u16(status).unwrap(),
-            );
+            let method = method.parse().unwrap();
+            let code = StatusCode::from_u16(status).unwrap();
             let got = pause(attempt, &method, code, &headers(after)).map(|p| p.as_millis());
             let fits = match (got, expected) {
                 (Some(got), Some(expected)) => got >= expected && got <= expected + expected / 10,

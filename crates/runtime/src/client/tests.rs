@@ -69,11 +69,10 @@ fn client(
     limits: &Limits,
     answers: Vec<Response<Full<kube_bytes::Bytes>>>,
 ) -> (Client, Arc<Recorded>, Arc<Mutex<Vec<String>>>) {
-    let (metrics, agents) = (
-        Arc::new(Recorded::default()),
-        Arc::new(Mutex::new(Vec::new())),
-    );
-    let (seen, answers) = (Arc::clone(&agents), Mutex::new(answers));
+    let metrics = Arc::new(Recorded::default());
+    let agents = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&agents);
+    let answers = Mutex::new(answers);
     let below = Client::new(
         tower::service_fn(move |request: Request<Body>| {
             seen.lock()
@@ -169,7 +168,8 @@ async fn a_limit_delays_requests_but_not_watches() {
         ..Limits::default()
     };
     let (client, metrics, _) = client(&limits, vec![answer(200, NODE)]);
-    let (nodes, start) = (Api::<Node>::all(client), Instant::now());
+    let nodes = Api::<Node>::all(client);
+    let start = Instant::now();
     for _ in 0..5 {
         nodes.get("n").await.unwrap();
     }
@@ -365,7 +365,9 @@ async fn a_fence_that_closes_while_a_write_waits_stops_it() {
         ..Limits::default()
     };
     let (client, _, agents) = client(&limits, vec![busy, answer(200, NODE)]);
-    let (nodes, params, node) = (Api::<Node>::all(client), PostParams::default(), a_node());
+    let nodes = Api::<Node>::all(client);
+    let params = PostParams::default();
+    let node = a_node();
     let (written, ()) = tokio::join!(nodes.create(&params, &node), async {
         sleep(Duration::from_secs(1)).await;
         waits.store(false, Ordering::SeqCst);
@@ -416,7 +418,8 @@ async fn a_fence_that_closes_while_a_connection_is_made_stops_what_would_be_sent
         sleep(Duration::from_secs(1)).await;
         leads.store(false, Ordering::SeqCst);
     };
-    let (params, node) = (PostParams::default(), a_node());
+    let params = PostParams::default();
+    let node = a_node();
     let (written, read, ()) = tokio::join!(nodes.create(&params, &node), nodes.get("n"), closing);
     let error = api_error(&written.unwrap_err()).to_string();
     assert!(error.contains("cut off on its way"), "{error}");

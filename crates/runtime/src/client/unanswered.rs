@@ -40,13 +40,13 @@ impl Error for Unanswered {
 /// Returns a client whose errors name method and URL of a request that was not answered. `server`: the URL that `below`
 /// sends requests to, without user and password. Queries are left out.
 pub(super) fn naming_urls(below: Client, server: &str) -> Client {
-    let (namespace, server) = (
-        below.default_namespace().to_owned(),
-        server.trim_end_matches('/').to_owned(),
-    );
+    let namespace = below.default_namespace().to_owned();
+    let server = server.trim_end_matches('/').to_owned();
     let service = service_fn(move |request: Request<Body>| {
-        let (below, server) = (below.clone(), server.clone());
-        let (method, uri) = (request.method().clone(), request.uri().clone());
+        let below = below.clone();
+        let server = server.clone();
+        let method = request.method().clone();
+        let uri = request.uri().clone();
         async move {
             below
                 .send(request)

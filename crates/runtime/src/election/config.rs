@@ -172,7 +172,8 @@ mod tests {
 
     #[test]
     fn identities_name_the_host_and_are_never_alike() {
-        let (one, other) = (identity(), identity());
+        let one = identity();
+        let other = identity();
         let (host, id) = one.rsplit_once('_').unwrap();
         assert!(
             !host.is_empty() && id.len() == 36 && one != other,

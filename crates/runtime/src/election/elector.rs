@@ -39,7 +39,8 @@ impl Elector {
         events: EventRecorder,
         metrics: Arc<dyn ElectionMetrics>,
     ) -> Self {
-        let (api, leadership) = (LeaseApi::new(client, &config), Leadership::new(&config));
+        let api = LeaseApi::new(client, &config);
+        let leadership = Leadership::new(&config);
         Self {
             config,
             api,

@@ -218,7 +218,8 @@ impl Leadership {
 /// Returns the fence for controllers under the migration Lease (APP-81): open while both Leases are held.
 #[must_use]
 pub fn fence_of_both(main: &Leadership, migration: &Leadership) -> Fence {
-    let (main, migration) = (main.clone(), migration.clone());
+    let main = main.clone();
+    let migration = migration.clone();
     Fence::new(move || main.is_open() && migration.is_open())
 }
 
@@ -226,7 +227,8 @@ pub fn fence_of_both(main: &Leadership, migration: &Leadership) -> Fence {
 /// Lease is held, and the migration Lease is held or was not acquired yet. Losing either closes it.
 #[must_use]
 pub fn fence_until_either_is_lost(main: &Leadership, migration: &Leadership) -> Fence {
-    let (main, migration) = (main.clone(), migration.clone());
+    let main = main.clone();
+    let migration = migration.clone();
     Fence::new(move || main.is_open() && !migration.is_closed_for_good())
 }
 
@@ -265,11 +267,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn two_leases_are_both_needed_or_neither_lost() {
-        let (main, migration) = (leadership(), leadership());
-        let (both, neither_lost) = (
-            fence_of_both(&main, &migration),
-            fence_until_either_is_lost(&main, &migration),
-        );
+        let main = leadership();
+        let migration = leadership();
+        let both = fence_of_both(&main, &migration);
+        let neither_lost = fence_until_either_is_lost(&main, &migration);
         let open = || (both.is_open(), neither_lost.is_open());
         assert_eq!(open(), (false, false));
         leads_for(&main, Duration::from_secs(100));
@@ -297,7 +298,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_standby_is_ready_while_it_reads_the_lease() {
-        let (leadership, minute) = (leadership(), Duration::from_secs(60));
+        let leadership = leadership();
+        let minute = Duration::from_secs(60);
         assert!(!leadership.lease_was_seen_within(minute));
         leadership.seen();
         tokio::time::advance(minute).await;

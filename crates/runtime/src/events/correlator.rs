@@ -150,7 +150,8 @@ impl Correlator {
         let of_group = (object, event.type_, &event.reason);
         // Attempts that fail alike differ in the IDs of their requests only, and are one Event with a count.
         let text = without_request_ids(&event.message);
-        let (group_key, message) = (key(&of_group), key(&text));
+        let group_key = key(&of_group);
+        let message = key(&text);
         let fresh = || Group {
             last: now,
             message: None,
@@ -190,8 +191,11 @@ impl<'a> ObjectKey<'a> {
             ..
         }: &'a RecordedEvent,
     ) -> Self {
-        let (api_version, kind, namespace, name, uid) =
-            (&r.api_version, &r.kind, &r.namespace, &r.name, &r.uid);
+        let api_version = &r.api_version;
+        let kind = &r.kind;
+        let namespace = &r.namespace;
+        let name = &r.name;
+        let uid = &r.uid;
         Self {
             component,
             api_version,

@@ -50,7 +50,8 @@ fn show(outcome: &CorrelationOutcome) -> String {
 }
 
 fn run(events: &[RecordedEvent]) -> Vec<String> {
-    let (mut correlator, start) = (Correlator::new(), Instant::now());
+    let mut correlator = Correlator::new();
+    let start = Instant::now();
     let first = events[0].time;
     events
         .iter()
@@ -249,7 +250,8 @@ impl EventSink for Sink {
         namespace: &'a str,
         event: &'a Value,
     ) -> BoxFuture<'a, Result<(), SinkError>> {
-        let (object, message) = (&event["involvedObject"]["name"], &event["message"]);
+        let object = &event["involvedObject"]["name"];
+        let message = &event["message"];
         Box::pin(self.call(format!(
             "create {namespace}/{} {}",
             object.as_str().unwrap(),
@@ -276,7 +278,8 @@ fn start(
     CancellationToken,
     tokio::task::JoinHandle<()>,
 ) {
-    let (sink, shutdown) = (Arc::new(sink), CancellationToken::new());
+    let sink = Arc::new(sink);
+    let shutdown = CancellationToken::new();
     let (recorder, sender) = recorder_into(Arc::clone(&sink) as Arc<dyn EventSink>, "c", clock());
     let task = tokio::spawn(sender.run(shutdown.clone()));
     (sink, recorder, shutdown, task)

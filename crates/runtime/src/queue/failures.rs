@@ -63,7 +63,8 @@ mod tests {
 
     #[test]
     fn each_cause_is_reported_at_once_and_then_once_a_minute() {
-        let (mut reports, start) = (Reports::default(), Instant::now());
+        let mut reports = Reports::default();
+        let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         assert!(reports.take_due(&"a", "503 after 3 s", at(0)));
         assert!(

@@ -136,7 +136,8 @@ impl Model {
 }
 
 async fn behaves_like_the_model(ops: &[Op]) {
-    let (queue, mut model) = (queue(), Model::default());
+    let queue = queue();
+    let mut model = Model::default();
     for (i, op) in ops.iter().enumerate() {
         match *op {
             Op::Add(key) => {
@@ -217,9 +218,9 @@ proptest! {
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async move {
-            let (queue, running) = (queue(), Arc::new(Mutex::new(BTreeSet::new())));
+            let queue = queue(); let running = Arc::new(Mutex::new(BTreeSet::new()));
             let last_run = Arc::new(Mutex::new(BTreeMap::new()));
-            let (feed, runs) = (queue.clone(), Arc::clone(&last_run));
+            let feed = queue.clone(); let runs = Arc::clone(&last_run);
             let start = Instant::now();
             let feeder = async move {
                 let mut last_due = BTreeMap::new();
@@ -236,7 +237,7 @@ proptest! {
                 last_due
             };
             let work = move |claims: Vec<Claim<u8>>| {
-                let (running, runs) = (Arc::clone(&running), Arc::clone(&runs));
+                let running = Arc::clone(&running); let runs = Arc::clone(&runs);
                 async move {
                     let keys: Vec<u8> = claims.iter().map(|claim| *claim.key()).collect();
                     for key in &keys {
@@ -263,7 +264,8 @@ proptest! {
 
 #[tokio::test(start_paused = true)]
 async fn the_earlier_due_time_wins_and_a_direct_add_cancels_nothing() {
-    let (queue, start) = (queue(), Instant::now());
+    let queue = queue();
+    let start = Instant::now();
     queue.add_after(1, s(30));
     queue.add_after(1, s(10));
     queue.add_after(1, s(20));
@@ -282,7 +284,8 @@ async fn the_earlier_due_time_wins_and_a_direct_add_cancels_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_sleeping_worker_learns_of_an_earlier_due_time() {
-    let (queue, start) = (queue(), Instant::now());
+    let queue = queue();
+    let start = Instant::now();
     queue.add_after(1, s(100));
     let sleeper = tokio::spawn({
         let queue = queue.clone();
@@ -342,7 +345,8 @@ async fn ready_keys_are_still_handed_out_after_a_shutdown() {
 
 #[tokio::test(start_paused = true)]
 async fn draining_waits_for_the_work_to_end() {
-    let (queue, start) = (queue(), Instant::now());
+    let queue = queue();
+    let start = Instant::now();
     (0..4).for_each(|k| queue.add(k));
     let workers = run_workers(&queue, 2, CancellationToken::new(), |claim| async {
         tokio::time::sleep(s(3)).await;
@@ -359,13 +363,12 @@ async fn draining_waits_for_the_work_to_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_worker_finishes_its_key_and_takes_no_other() {
-    let (queue, shutdown, finished) = (
-        queue(),
-        CancellationToken::new(),
-        Arc::new(AtomicUsize::new(0)),
-    );
+    let queue = queue();
+    let shutdown = CancellationToken::new();
+    let finished = Arc::new(AtomicUsize::new(0));
     (0..9).for_each(|k| queue.add(k));
-    let (count, stop) = (Arc::clone(&finished), shutdown.clone());
+    let count = Arc::clone(&finished);
+    let stop = shutdown.clone();
     let workers = run_workers(&queue, 3, shutdown, move |claim| {
         let count = Arc::clone(&count);
         async move {
@@ -383,10 +386,13 @@ async fn a_cancelled_worker_finishes_its_key_and_takes_no_other() {
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_panics_rests_a_second_and_its_keys_are_tried_again() {
-    let (queue, shutdown, start) = (queue(), CancellationToken::new(), Instant::now());
+    let queue = queue();
+    let shutdown = CancellationToken::new();
+    let start = Instant::now();
     let runs = Arc::new(Mutex::new(Vec::new()));
     queue.add(7);
-    let (seen, stop) = (Arc::clone(&runs), shutdown.clone());
+    let seen = Arc::clone(&runs);
+    let stop = shutdown.clone();
     run_workers(&queue, 1, shutdown, move |claim| {
         seen.lock().push(start.elapsed().as_secs());
         let first = seen.lock().len() == 1;
@@ -406,26 +412,26 @@ async fn a_worker_that_panics_rests_a_second_and_its_keys_are_tried_again() {
 
 #[tokio::test(start_paused = true)]
 async fn waiting_worker_releases_its_permit_and_reacquires_one() {
-    let (queue, shutdown, start) = (queue(), CancellationToken::new(), Instant::now());
+    let queue = queue();
+    let shutdown = CancellationToken::new();
+    let start = Instant::now();
     (0..250).for_each(|k| queue.add(k));
-    let (busy, most, ends) = (
-        Arc::new(AtomicUsize::new(0)),
-        Arc::new(AtomicUsize::new(0)),
-        Arc::new(Mutex::new(vec![])),
-    );
-    let (stop, log, peak) = (shutdown.clone(), Arc::clone(&ends), Arc::clone(&most));
+    let busy = Arc::new(AtomicUsize::new(0));
+    let most = Arc::new(AtomicUsize::new(0));
+    let ends = Arc::new(Mutex::new(vec![]));
+    let stop = shutdown.clone();
+    let log = Arc::clone(&ends);
+    let peak = Arc::clone(&most);
     let work = async move |busy: &AtomicUsize, most: &AtomicUsize| {
         most.fetch_max(busy.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
         tokio::time::sleep(Duration::from_millis(10)).await;
         busy.fetch_sub(1, Ordering::SeqCst);
     };
     run_workers(&queue, 1, shutdown, move |claim| {
-        let (busy, most, log, stop) = (
-            Arc::clone(&busy),
-            Arc::clone(&most),
-            Arc::clone(&log),
-            stop.clone(),
-        );
+        let busy = Arc::clone(&busy);
+        let most = Arc::clone(&most);
+        let log = Arc::clone(&log);
+        let stop = stop.clone();
         async move {
             let permit = claim.permit();
             work(&busy, &most).await;
@@ -457,12 +463,12 @@ async fn waiting_worker_releases_its_permit_and_reacquires_one() {
 
 #[tokio::test(start_paused = true)]
 async fn a_key_that_changes_while_no_place_is_free_is_worked_on_once() {
-    let (queue, shutdown, runs) = (
-        queue(),
-        CancellationToken::new(),
-        Arc::new(Mutex::new(Vec::new())),
-    );
-    let (feed, stop, log) = (queue.clone(), shutdown.clone(), Arc::clone(&runs));
+    let queue = queue();
+    let shutdown = CancellationToken::new();
+    let runs = Arc::new(Mutex::new(Vec::new()));
+    let feed = queue.clone();
+    let stop = shutdown.clone();
+    let log = Arc::clone(&runs);
     queue.add(1);
     let feeder = async move {
         for _ in 0..3 {

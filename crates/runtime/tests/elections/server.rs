@@ -37,7 +37,8 @@ impl Server {
             (Request::Create(lease), false) => self.store(&lease, None),
             (Request::Update(lease), false) if self.put_creates => self.store(&lease, None),
             (Request::Update(lease), true) => {
-                let (sent, stored) = (metadata(Some(&lease)), metadata(self.lease.as_ref()));
+                let sent = metadata(Some(&lease));
+                let stored = metadata(self.lease.as_ref());
                 let is_same = |key: &str| sent[key] == stored[key];
                 if !is_same("uid") || !is_same("resourceVersion") {
                     return conflict;

@@ -209,7 +209,8 @@ impl Simulation {
     }
 
     fn step(&mut self, index: usize, input: Input) {
-        let (now, jitter) = (self.now, self.network.roll());
+        let now = self.now;
+        let jitter = self.network.roll();
         let elector = &mut self.electors[index];
         let action =
             elector
@@ -311,7 +312,8 @@ impl Simulation {
 
     fn fault(&mut self, fault: Fault) {
         self.note(&format!("{fault:?}"));
-        let (now, leader) = (self.now, self.leader());
+        let now = self.now;
+        let leader = self.leader();
         let valid = |who: usize| who % self.electors.len();
         match (fault, leader) {
             (Fault::Delete, _) => self.delete(),
@@ -340,7 +342,8 @@ impl Simulation {
         let Some(stored) = &self.server.lease else {
             return;
         };
-        let (uid, holder) = (stored.reference().uid, stored.record().holder);
+        let uid = stored.reference().uid;
+        let holder = stored.record().holder;
         let has_seen = |election: &Election| {
             election.holder() == holder
                 && election

@@ -60,11 +60,9 @@ impl Authorization {
             ..
         } = options;
         let always_allow = Paths::new(&always_allow_paths)?;
-        let (answers, hint, pending_reviews) = (
-            ReviewCache::new(CAPACITY),
-            Arc::default(),
-            PendingReviews::default(),
-        );
+        let answers = ReviewCache::new(CAPACITY);
+        let hint = Arc::default();
+        let pending_reviews = PendingReviews::default();
         let log = log_limit();
         Ok(Self {
             always_allow,
@@ -122,7 +120,8 @@ impl Authorization {
             let _permit = self.pending_reviews.permit(key.len()).ok_or_else(full)?;
             return question.await;
         }
-        let (allowed, denied) = (self.allowed_ttl, self.denied_ttl);
+        let allowed = self.allowed_ttl;
+        let denied = self.denied_ttl;
         let ttl = move |answer: &Answer| match answer {
             Ok(AuthorizationResult::Allowed) => Some(allowed),
             Ok(_) => Some(denied),

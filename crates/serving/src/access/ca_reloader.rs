@@ -194,7 +194,8 @@ impl CaReloader {
         let api: Api<ConfigMap> = Api::namespaced(client.clone(), lookup::NAMESPACE);
         let only = watcher::Config::default().fields(&format!("metadata.name={}", lookup::NAME));
         let mut events = std::pin::pin!(watcher(api, only).default_backoff());
-        let (mut listed, mut failing) = (None, false);
+        let mut listed = None;
+        let mut failing = false;
         while let Some(event) = events.next().await {
             match event {
                 Ok(watcher::Event::Init) => listed = None,

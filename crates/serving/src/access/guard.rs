@@ -28,13 +28,12 @@ pub(super) async fn guard(
     else {
         return refusal(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized");
     };
-    let (verb, path) = (
-        request.method().as_str().to_ascii_lowercase(),
-        request.uri().path(),
-    );
+    let verb = request.method().as_str().to_ascii_lowercase();
+    let path = request.uri().path();
     if !access.0.authorization.allows(&user, &verb, path).await {
         // User name and path are chosen by the caller, so they are shortened before they are held in memory.
-        let (name, path) = (shortened(&user.name), shortened(path));
+        let name = shortened(&user.name);
+        let path = shortened(path);
         let message = format!("forbidden: User {name:?} cannot {verb} path {path:?}");
         return refusal(StatusCode::FORBIDDEN, "Forbidden", &message);
     }

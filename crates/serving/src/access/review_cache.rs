@@ -184,7 +184,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn equal_reviews_share_one_request_and_its_answer_is_cached() {
-        let (answers, calls) = (ReviewCache::new(EIGHT), Arc::new(AtomicU32::new(0)));
+        let answers = ReviewCache::new(EIGHT);
+        let calls = Arc::new(AtomicU32::new(0));
         let (first, second) = tokio::join!(get(&answers, &calls, 10), get(&answers, &calls, 10));
         assert_eq!((first, second), ((1, "begun"), (1, "joined")));
         assert_eq!(get(&answers, &calls, 10).await, (1, "kept"));
@@ -207,14 +208,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_without_time_to_live_is_not_kept() {
-        let (answers, calls) = (ReviewCache::new(EIGHT), Arc::new(AtomicU32::new(0)));
+        let answers = ReviewCache::new(EIGHT);
+        let calls = Arc::new(AtomicU32::new(0));
         assert_eq!(get(&answers, &calls, 0).await, (1, "begun"));
         assert_eq!(get(&answers, &calls, 0).await, (2, "begun"));
     }
 
     #[tokio::test(start_paused = true)]
     async fn review_is_completed_after_its_caller_has_disconnected() {
-        let (answers, calls) = (ReviewCache::new(EIGHT), Arc::new(AtomicU32::new(0)));
+        let answers = ReviewCache::new(EIGHT);
+        let calls = Arc::new(AtomicU32::new(0));
         let impatient =
             tokio::time::timeout(Duration::from_millis(10), get(&answers, &calls, 10)).await;
         assert!(impatient.is_err());

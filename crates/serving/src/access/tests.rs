@@ -516,7 +516,8 @@ async fn tokens_are_ignored_and_requests_denied_without_an_identity() {
 #[tokio::test]
 async fn a_client_certificate_of_the_right_authority_names_its_user() {
     let directory = tempfile::tempdir().unwrap();
-    let (ours, other) = (Authority::new("ours"), Authority::new("other"));
+    let ours = Authority::new("ours");
+    let other = Authority::new("other");
     let file = directory.path().join("ca.crt");
     std::fs::write(&file, &ours.pem).unwrap();
     let harness = Harness::new(AuthenticationOptions {
@@ -576,7 +577,8 @@ async fn a_certificate_that_nobody_can_judge_is_as_none() {
 #[tokio::test]
 async fn a_front_proxy_is_believed_if_its_name_is_allowed() {
     let directory = tempfile::tempdir().unwrap();
-    let (proxies, users) = (Authority::new("proxies"), Authority::new("users"));
+    let proxies = Authority::new("proxies");
+    let users = Authority::new("users");
     let file = directory.path().join("proxy-ca.crt");
     std::fs::write(&file, &proxies.pem).unwrap();
     let request_header = RequestHeaderOptions {
@@ -632,7 +634,8 @@ async fn a_front_proxy_is_believed_if_its_name_is_allowed() {
 
 #[tokio::test(start_paused = true)]
 async fn the_config_map_is_read_at_the_start_and_followed() {
-    let (old, new) = (Authority::new("old"), Authority::new("new"));
+    let old = Authority::new("old");
+    let new = Authority::new("new");
     let harness = Harness::new(AuthenticationOptions::default());
     let data = |authority: &Authority| {
         json!({
@@ -877,7 +880,8 @@ async fn config_map_is_not_read_if_skipped_or_given_as_files() {
 async fn a_new_ca_file_counts_within_a_minute_and_a_broken_one_does_not() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("ca.crt");
-    let (old, new) = (Authority::new("old"), Authority::new("new"));
+    let old = Authority::new("old");
+    let new = Authority::new("new");
     std::fs::write(&file, &old.pem).unwrap();
     let options = AuthenticationOptions {
         client_ca_file: Some(file.clone()),

@@ -64,7 +64,8 @@ impl Tokens {
         // harm.
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &rand::SystemRandom::new())
             .unwrap_or_else(|_| hmac::Key::new(hmac::HMAC_SHA256, &[]));
-        let (answers, pending_reviews) = (ReviewCache::new(CAPACITY), PendingReviews::default());
+        let answers = ReviewCache::new(CAPACITY);
+        let pending_reviews = PendingReviews::default();
         Self {
             client,
             ttl,
@@ -125,11 +126,9 @@ impl Tokens {
     }
 
     fn question(&self, token: &str) -> impl Future<Output = Answer> + Send + 'static {
-        let (client, metrics, hint) = (
-            self.client.clone(),
-            Arc::clone(&self.metrics),
-            Arc::clone(&self.hint),
-        );
+        let client = self.client.clone();
+        let metrics = Arc::clone(&self.metrics);
+        let hint = Arc::clone(&self.hint);
         let spec = TokenReviewSpec {
             token: Some(token.to_owned()),
             audiences: None,

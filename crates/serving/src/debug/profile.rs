@@ -106,7 +106,9 @@ fn mappings() -> Vec<Mapping> {
 /// Parses a line of `/proc/self/maps`, if it describes code in a file.
 fn parse_mapping(line: &str) -> Option<Mapping> {
     let mut words = line.split_whitespace();
-    let (range, rights, offset) = (words.next()?, words.next()?, words.next()?);
+    let range = words.next()?;
+    let rights = words.next()?;
+    let offset = words.next()?;
     let file = words.nth(2)?.to_owned();
     let (start, limit) = range.split_once('-')?;
     let number = |text| u64::from_str_radix(text, 16).ok();
@@ -194,19 +196,20 @@ fn encode(
     length: Duration,
     mappings: &[Mapping],
 ) -> Vec<u8> {
-    let (mut profile, mut strings) = (Message::new(), Strings::new());
+    let mut profile = Message::new();
+    let mut strings = Strings::new();
     let period = 1_000_000_000 / u64::try_from(FREQUENCY).unwrap_or(1);
     let mut value_type = |kind: &str, unit: &str| {
-        let (kind, unit) = (strings.number(kind), strings.number(unit));
+        let kind = strings.number(kind);
+        let unit = strings.number(unit);
         Message::new().number(1, kind).number(2, unit)
     };
-    let (count, cpu) = (
-        value_type("samples", "count"),
-        value_type("cpu", "nanoseconds"),
-    );
+    let count = value_type("samples", "count");
+    let cpu = value_type("cpu", "nanoseconds");
     profile = profile.message(1, &count).message(1, &cpu);
     let stacks = Stacks::of(samples);
-    let (mut locations, mut functions) = (HashMap::new(), HashMap::<(u64, u64, u64), u64>::new());
+    let mut locations = HashMap::new();
+    let mut functions = HashMap::<(u64, u64, u64), u64>::new();
     let thread_key = strings.number("thread");
     let mut with_names = HashSet::new();
     for (sample, stack) in samples.iter().zip(&stacks.0) {

@@ -19,7 +19,8 @@ pub(super) struct Query {
 
 impl Query {
     pub(super) fn parse(query: &str) -> Self {
-        let (mut verbose, mut excluded) = (false, Vec::new());
+        let mut verbose = false;
+        let mut excluded = Vec::new();
         for (key, value) in form_urlencoded::parse(query.as_bytes()) {
             match (&*key, &*value) {
                 ("verbose", _) => verbose = true,

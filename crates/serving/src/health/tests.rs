@@ -19,7 +19,8 @@ fn switch(is_healthy: &Arc<AtomicBool>) -> Arc<dyn Check> {
 }
 
 fn electing() -> (Health, Arc<AtomicBool>) {
-    let (health, is_healthy) = (Health::new(), Arc::new(AtomicBool::new(true)));
+    let health = Health::new();
+    let is_healthy = Arc::new(AtomicBool::new(true));
     health.add("leaderElection", switch(&is_healthy));
     health.add("cloud-node-controller", Arc::new(AlwaysHealthy));
     (health, is_healthy)

@@ -28,7 +28,8 @@ const REFUSAL_TIMEOUT: Duration = Duration::from_secs(2);
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 pub(super) async fn accept(listener: &TcpListener, tls: Option<&Tls>, service: &Service) {
-    let (tracker, connections) = (TaskTracker::new(), Connections::new(&service.limits));
+    let tracker = TaskTracker::new();
+    let connections = Connections::new(&service.limits);
     let complaints = LogLimit::new(1, LOG_INTERVAL);
     loop {
         let accepted = tokio::select! {
@@ -63,12 +64,11 @@ pub(super) async fn accept(listener: &TcpListener, tls: Option<&Tls>, service: &
         let Ok(admitted) = admitted else { continue };
         prepare(&stream, &service.limits);
         // Each connection uses the TLS configuration at its start, because certificates and CAs may change later.
-        let (acceptor, service) = (
-            tls.map(|tls| TlsAcceptor::from(tls.config())),
-            service.clone(),
-        );
+        let acceptor = tls.map(|tls| TlsAcceptor::from(tls.config()));
+        let service = service.clone();
         tracker.spawn(async move {
-            let (evicted, activity) = (admitted.evicted.clone(), admitted.activity.clone());
+            let evicted = admitted.evicted.clone();
+            let activity = admitted.activity.clone();
             let served = serve_stream(stream, address, client, acceptor, activity, service);
             _ = evicted.run_until_cancelled(served).await;
             drop(admitted);

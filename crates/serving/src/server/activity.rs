@@ -329,7 +329,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_has_time_for_headers_and_between_requests_but_not_for_both() {
-        let (start, limits) = (Instant::now(), Limits::standard(0));
+        let start = Instant::now();
+        let limits = Limits::standard(0);
         let at = |n| start + Duration::from_secs(n);
         let mut state = ActivityState::new(start);
         assert_eq!(state.deadline(&limits), Some(at(32)));
@@ -339,10 +340,8 @@ mod tests {
             Some(at(32)),
             "a byte now and then gains nothing"
         );
-        let (first, second) = (
-            state.begin(at(2), limits.busy),
-            state.begin(at(10), limits.busy),
-        );
+        let first = state.begin(at(2), limits.busy);
+        let second = state.begin(at(10), limits.busy);
         state.read(at(20));
         assert_eq!(state.deadline(&limits), Some(at(32)), "30 s for the first");
         state.end(first, at(20));
@@ -360,7 +359,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_peer_that_takes_nothing_has_as_long_as_a_request() {
-        let (start, limits) = (Instant::now(), Limits::standard(0));
+        let start = Instant::now();
+        let limits = Limits::standard(0);
         let at = |n| start + Duration::from_secs(n);
         let mut state = ActivityState::new(start);
         let request = state.begin(start, limits.busy);

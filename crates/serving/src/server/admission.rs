@@ -65,7 +65,8 @@ impl Connections {
     /// The limit that was reached, and no connection that counts towards it is idle.
     pub(super) fn admit(&self, client: Client) -> Result<Admitted, Limit> {
         let mut table = self.table();
-        let (mut replaced, mut is_counted) = (false, true);
+        let mut replaced = false;
+        let mut is_counted = true;
         while let Err(exhausted) = table.shares.take(client, 1) {
             let (victim, limit) = match exhausted {
                 Exhausted::Client => (
@@ -94,7 +95,8 @@ impl Connections {
         if !is_counted {
             table.beyond.push_back(id);
         }
-        let (activity, evicted) = (Activity::new(), CancellationToken::new());
+        let activity = Activity::new();
+        let evicted = CancellationToken::new();
         table.open.insert(
             id,
             Open {

@@ -69,7 +69,9 @@ pub(super) async fn serve<S>(
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (address, limits, shutdown) = (peer.address, service.limits, service.shutdown.clone());
+    let address = peer.address;
+    let limits = service.limits;
+    let shutdown = service.shutdown.clone();
     let metrics = Arc::clone(&service.metrics);
     let answers = {
         let activity = activity.clone();
@@ -78,7 +80,8 @@ pub(super) async fn serve<S>(
             let admitted = admit(&request, client, &service);
             let admitted =
                 admitted.map(|in_flight| (request, in_flight, activity.begin(service.limits.busy)));
-            let (peer, service) = (peer.clone(), service.clone());
+            let peer = peer.clone();
+            let service = service.clone();
             async move {
                 Ok::<_, Infallible>(match admitted {
                     Ok((request, in_flight, answering)) => {
@@ -147,7 +150,8 @@ async fn drive(
     shutdown: &CancellationToken,
 ) {
     let mut connection = pin!(connection);
-    let (mut end, mut ending) = (None::<Instant>, false);
+    let mut end = None::<Instant>;
+    let mut ending = false;
     loop {
         let deadline = end.or_else(|| activity.deadline(limits));
         if !ending && activity.lifetime() == Lifetime::Ending {
@@ -251,8 +255,10 @@ async fn answer(
     mut in_flight: InFlight,
     answering: Answering,
 ) -> Response {
-    let (begun, address) = (Instant::now(), peer.address);
-    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let begun = Instant::now();
+    let address = peer.address;
+    let method = request.method().clone();
+    let path = request.uri().path().to_owned();
     let mut request = request.map(Body::new);
     request.extensions_mut().insert(peer);
     request.extensions_mut().insert(answering.timeout());

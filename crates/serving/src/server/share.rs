@@ -17,7 +17,8 @@ impl Client {
     /// host's network the kubelet's probes come from there.
     pub(super) fn new(peer: IpAddr, local: IpAddr) -> Self {
         // Canonical form: an address may have two spellings.
-        let (peer, local) = (peer.to_canonical(), local.to_canonical());
+        let peer = peer.to_canonical();
+        let local = local.to_canonical();
         let network = match peer {
             IpAddr::V4(address) if address.is_loopback() => Ipv4Addr::LOCALHOST.into(),
             IpAddr::V4(_) => peer,
@@ -155,7 +156,9 @@ mod tests {
     #[test]
     fn clients_take_at_most_their_share_and_own_addresses_use_the_reserve() {
         let mut shares = Shares::new(20, 8, 8);
-        let (a, b, own) = (client("10.0.0.1"), client("10.0.0.2"), client("127.0.0.1"));
+        let a = client("10.0.0.1");
+        let b = client("10.0.0.2");
+        let own = client("127.0.0.1");
         assert_eq!(
             (shares.take(a, 8), shares.take(a, 1)),
             (Ok(()), Err(Exhausted::Client))

@@ -47,7 +47,8 @@ async fn slower(Extension(timeout): Extension<RequestTimeout>) {
 }
 
 fn service(limits: Limits, budget: &Budget, shutdown: &CancellationToken) -> Service {
-    let (budget, shutdown) = (budget.clone(), shutdown.clone());
+    let budget = budget.clone();
+    let shutdown = shutdown.clone();
     Service {
         router: routes(),
         plain: None,
@@ -73,7 +74,8 @@ struct InMemory {
 impl InMemory {
     fn open(protocol: Protocol, limits: Limits) -> Self {
         let (stream, theirs) = duplex(1 << 16);
-        let (budget, shutdown) = (Budget::default(), CancellationToken::new());
+        let budget = Budget::default();
+        let shutdown = CancellationToken::new();
         let peer = Peer {
             address: ([127, 0, 0, 1], 1).into(),
             certificates: Default::default(),
@@ -120,7 +122,8 @@ impl InMemory {
 
 #[tokio::test(start_paused = true)]
 async fn a_header_that_never_ends_is_cut_off_after_its_time_however_slowly_it_comes() {
-    let (begun, mut connection) = (Instant::now(), InMemory::http1());
+    let begun = Instant::now();
+    let mut connection = InMemory::http1();
     connection.send("GET / HTTP/1.1\r\n").await;
     for n in 0.. {
         sleep(s(1)).await;
@@ -140,7 +143,8 @@ async fn a_header_that_never_ends_is_cut_off_after_its_time_however_slowly_it_co
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_on_which_nothing_is_asked_is_closed() {
-    let (begun, mut connection) = (Instant::now(), InMemory::http1());
+    let begun = Instant::now();
+    let mut connection = InMemory::http1();
     assert_eq!(connection.rest().await, "");
     assert_eq!(begun.elapsed(), s(32));
 }
@@ -464,7 +468,8 @@ async fn a_handler_that_panics_answers_500_and_the_connection_goes_on() {
 
 #[tokio::test(start_paused = true)]
 async fn shutdown_finishes_requests_and_closes_idle_connections() {
-    let (mut busy, mut idle) = (InMemory::http1(), InMemory::http1());
+    let mut busy = InMemory::http1();
+    let mut idle = InMemory::http1();
     busy.send("GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await;
     idle.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
     idle.answer().await;
@@ -499,10 +504,8 @@ async fn a_request_that_takes_too_long_at_the_shutdown_is_given_up() {
 
 #[tokio::test(start_paused = true)]
 async fn an_http2_connection_on_which_nothing_is_asked_is_closed_too() {
-    let (begun, mut connection) = (
-        Instant::now(),
-        InMemory::open(Protocol::Http2, Limits::standard(0)),
-    );
+    let begun = Instant::now();
+    let mut connection = InMemory::open(Protocol::Http2, Limits::standard(0));
     connection.rest().await;
     assert_eq!(begun.elapsed(), s(32));
 }
@@ -542,7 +545,8 @@ struct Running {
 
 impl Running {
     fn start(listener: Listener, router: Router) -> Self {
-        let (address, shutdown) = (listener.local_address(), CancellationToken::new());
+        let address = listener.local_address();
+        let shutdown = CancellationToken::new();
         let task = tokio::spawn(listener.serve(router, shutdown.clone()));
         Self {
             address,
@@ -770,10 +774,8 @@ async fn a_directory_that_cannot_be_made_is_said() {
 async fn a_renewed_certificate_is_shown_without_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let authority = Authority::new("ca");
-    let (old, new) = (
-        authority.server(&["localhost"]),
-        authority.server(&["localhost"]),
-    );
+    let old = authority.server(&["localhost"]);
+    let new = authority.server(&["localhost"]);
     let options = ServingOptions {
         certificate: Some(old.write(directory.path(), "tls")),
         ..free()
@@ -964,7 +966,8 @@ async fn versions_below_the_floor_are_refused() {
 #[tokio::test]
 async fn client_certificates_are_asked_for_and_judged_per_request() {
     let directory = tempfile::tempdir().unwrap();
-    let (ours, other) = (Authority::new("ours"), Authority::new("other"));
+    let ours = Authority::new("ours");
+    let other = Authority::new("other");
     let file = directory.path().join("ca.crt");
     std::fs::write(&file, &ours.pem).unwrap();
     let authentication = AuthenticationOptions {
@@ -1051,7 +1054,8 @@ impl ResolvesClientCert for Thief {
 async fn a_certificate_without_its_key_ends_the_handshake() {
     use rustls::pki_types::pem::PemObject;
     let directory = tempfile::tempdir().unwrap();
-    let (server, clients) = (Authority::new("servers"), Authority::new("clients"));
+    let server = Authority::new("servers");
+    let clients = Authority::new("clients");
     let certificate = Some(server.server(&["localhost"]).write(directory.path(), "tls"));
     let listener = Listener::bind(&ServingOptions {
         certificate,
@@ -1062,10 +1066,8 @@ async fn a_certificate_without_its_key_ends_the_handshake() {
         listener.with_client_cas(crate::access::ClientCas::default()),
         routes(),
     );
-    let (jane, thief) = (
-        clients.client("jane", &["system:masters"]),
-        clients.client("thief", &[]),
-    );
+    let jane = clients.client("jane", &["system:masters"]);
+    let thief = clients.client("thief", &[]);
     let key = rustls::pki_types::PrivateKeyDer::from_pem_slice(thief.key_pem().as_bytes()).unwrap();
     let key = rustls::crypto::ring::sign::any_supported_type(&key).unwrap();
     for (versions, shown, good) in [
@@ -1101,7 +1103,8 @@ async fn a_certificate_without_its_key_ends_the_handshake() {
 #[tokio::test]
 async fn clients_are_told_which_authorities_count() {
     let directory = tempfile::tempdir().unwrap();
-    let (server, clients) = (Authority::new("servers"), Authority::new("clients"));
+    let server = Authority::new("servers");
+    let clients = Authority::new("clients");
     let file = directory.path().join("ca.crt");
     std::fs::write(&file, clients.pem.repeat(2)).unwrap();
     let authentication = AuthenticationOptions {

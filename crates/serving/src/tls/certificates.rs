@@ -158,7 +158,8 @@ impl Loaded {
                 } else {
                     (&files.key, &files.certificate)
                 };
-                let (one, other) = (one.display(), other.display());
+                let one = one.display();
+                let other = other.display();
                 Err(ServingError::Generate(format!(
                     "{one} exists but {other} does not: add the missing file, or remove the existing one to generate \
                      both"
@@ -175,7 +176,8 @@ impl Loaded {
     ) -> Result<Self, ServingError> {
         let pem = generate::generate(bind_address, now)?;
         generate::store(&pem, &files)?;
-        let (certificate, key) = (files.certificate.display(), files.key.display());
+        let certificate = files.certificate.display();
+        let key = files.key.display();
         tracing::info!("Generated self-signed cert ({certificate}, {key})");
         let pair = pem.parse(&files, provider)?;
         Ok(Self {
@@ -472,10 +474,8 @@ mod tests {
     fn unusable_certificate_never_replaces_a_usable_one() {
         let directory = tempfile::tempdir().unwrap();
         let authority = Authority::new("ca");
-        let (old, new) = (
-            authority.server(&["localhost"]),
-            authority.server(&["localhost"]),
-        );
+        let old = authority.server(&["localhost"]);
+        let new = authority.server(&["localhost"]);
         let files = old.write(directory.path(), "tls");
         let options = ServingOptions {
             certificate: Some(files.clone()),

@@ -141,7 +141,8 @@ pub fn parse_version(word: &str) -> Result<(TlsVersion, Option<String>), String>
 /// # Errors
 /// An id out of range, twice, or unknown; or none that is available.
 pub fn check_curves(ids: &[i32]) -> Result<Vec<u16>, String> {
-    let (mut seen, mut skipped) = (BTreeSet::new(), Vec::new());
+    let mut seen = BTreeSet::new();
+    let mut skipped = Vec::new();
     for id in ids {
         let Some(small) = u16::try_from(*id).ok().filter(|id| *id != 0) else {
             return Err(format!(

@@ -112,7 +112,8 @@ async fn collect(
     limits: &WebhookLimits,
     memory: &Arc<Semaphore>,
 ) -> Result<(Vec<u8>, Option<OwnedSemaphorePermit>), Refused> {
-    let (mut bytes, mut held) = (Vec::new(), None::<OwnedSemaphorePermit>);
+    let mut bytes = Vec::new();
+    let mut held = None::<OwnedSemaphorePermit>;
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| {
             refused(

@@ -241,7 +241,8 @@ async fn bodies_beyond_what_all_may_take_together_are_503() {
         ..WebhookLimits::default()
     });
     let first = tokio::spawn({
-        let (routes, request) = (routes.clone(), post("application/json", hanging));
+        let routes = routes.clone();
+        let request = post("application/json", hanging);
         async move { send(&routes, request).await.status.as_u16() }
     });
     tokio::time::sleep(Duration::from_secs(1)).await;

@@ -67,10 +67,8 @@ fn product(request: &ApiRequest) -> &str {
 
 fn carry_out(world: &mut World, request: &ApiRequest) -> Result<Reply, Refused> {
     world.effects = request.effects.clone();
-    let (action, body) = (
-        request.path.split('/').nth(2).unwrap_or_default(),
-        &request.body,
-    );
+    let action = request.path.split('/').nth(2).unwrap_or_default();
+    let body = &request.body;
     let answer = match product(request) {
         "ecs" => ecs::answer(world, action, body),
         "vpc" => network::answer(world, action, body),

@@ -110,7 +110,8 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
         "GetJobStatus" => Ok(json!({"Status": world.jobs(&json!([body["JobId"]]))[0]["Status"]})),
         "CreateLoadBalancer" => create(world, body),
         "TagResources" | "UntagResources" => {
-            let (account, kind) = (world.account, text(&body["ResourceType"]));
+            let account = world.account;
+            let kind = text(&body["ResourceType"]);
             let (things, id) = if kind == "servergroup" {
                 ("group", "ServerGroupId")
             } else {

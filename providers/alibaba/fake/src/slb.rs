@@ -248,7 +248,8 @@ fn group(world: &mut World, action: &str, body: &Value) -> Answer {
         answer["VServerGroupId"] = id.into();
         return Ok(answer);
     }
-    let (id, account) = (body["VServerGroupId"].clone(), world.account);
+    let id = body["VServerGroupId"].clone();
+    let account = world.account;
     if action == "DeleteVServerGroup" {
         world.find(
             "vgroup",

@@ -38,7 +38,10 @@ impl Default for World {
     /// A VPC with a vSwitch in two zones each, and a route table.
     fn default() -> Self {
         let (buckets, effects, jobs) = Default::default();
-        let (job, page, limit, now) = (Duration::from_secs(2), 100, (600, 10), Instant::now());
+        let job = Duration::from_secs(2);
+        let page = 100;
+        let limit = (600, 10);
+        let now = Instant::now();
         let mut world = Self {
             job,
             page,
@@ -186,18 +189,17 @@ impl World {
     /// Adds a running instance of this name, and returns its ID.
     pub fn add_instance(&mut self, account: &str, name: &str) -> String {
         let number = self.number();
-        let (id, eni) = (format!("i-bp1{number:06}"), format!("eni-bp1{number:06}"));
+        let id = format!("i-bp1{number:06}");
+        let eni = format!("eni-bp1{number:06}");
         let [.., high, low] = number.to_be_bytes();
-        let (ip, zone) = (
-            format!("10.0.{high}.{low}"),
-            format!(
-                "{REGION}-{}",
-                if name.ends_with(['0', '2', '4', '6', '8']) {
-                    "a"
-                } else {
-                    "b"
-                }
-            ),
+        let ip = format!("10.0.{high}.{low}");
+        let zone = format!(
+            "{REGION}-{}",
+            if name.ends_with(['0', '2', '4', '6', '8']) {
+                "a"
+            } else {
+                "b"
+            }
         );
         self.add("instance", json!({"InstanceId": id, "InstanceName": name, "InstanceType": "ecs.g7.large", "RegionId": REGION,
             "ZoneId": zone, "Status": "Running", "InstanceChargeType": "PostPaid", "SpotStrategy": "NoSpot",

@@ -202,7 +202,8 @@ pub(crate) fn transport(
     furnish: &Furnish,
 ) -> Result<Transport> {
     let (clock, access, last) = Default::default();
-    let (config, metadata) = (Arc::clone(config), Arc::clone(metadata));
+    let config = Arc::clone(config);
+    let metadata = Arc::clone(metadata);
     let connection = Arc::new(Connection {
         config,
         metadata,

@@ -72,11 +72,9 @@ impl Api {
         );
         let tokens = Arc::new(Tokens::of(chain));
         let connect = {
-            let (config, metadata, furnish) = (
-                Arc::clone(&config),
-                Arc::clone(&metadata),
-                Arc::clone(furnish),
-            );
+            let config = Arc::clone(&config);
+            let metadata = Arc::clone(&metadata);
+            let furnish = Arc::clone(furnish);
             move |product, region| {
                 transport(
                     region,

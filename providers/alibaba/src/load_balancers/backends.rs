@@ -274,7 +274,8 @@ impl AlibabaLoadBalancers {
         region: &str,
         nodes: &[Arc<Node>],
     ) {
-        let (mut noted, mut closed) = (Vec::new(), Vec::new());
+        let mut noted = Vec::new();
+        let mut closed = Vec::new();
         for (pod, gate) in pods.iter().filter_map(|pod| Some((pod, pod.gate.clone()?))) {
             let node = nodes
                 .iter()

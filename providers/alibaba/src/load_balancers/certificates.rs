@@ -71,9 +71,8 @@ impl AlibabaLoadBalancers {
     /// Reads the additional certificates of an NLB's listener.
     async fn additional(&self, listener: &str) -> Result<Vec<String>> {
         let query = Query::new(NLB, "ListListenerCertificates").set("ListenerId", listener);
-        let (shared, id) = (SharedPriority::default(), |object: &Value| {
-            text(object, "CertificateId").to_owned()
-        });
+        let shared = SharedPriority::default();
+        let id = |object: &Value| text(object, "CertificateId").to_owned();
         let found = self
             .api
             .tokens(query, ("MaxResults", 50), "/Certificates", &shared, id)

@@ -117,7 +117,8 @@ impl Work<'_> {
     }
 
     fn report_refused(&self, server: &Value, error: &Error) {
-        let (id, place) = (text(server, "ServerId"), self.id);
+        let id = text(server, "ServerId");
+        let place = self.id;
         let text = format!(
             "{id} is no backend of load balancer {place}, because the cloud refuses it: {error}"
         );

@@ -124,8 +124,11 @@ pub(crate) fn load_balancers(
     };
     let events = EventDeduplicator::new(cluster.events().clone());
     let endpoints = Endpoints::new(cluster.clone(), setup.fence.clone());
-    let (eips, gates, ids) = (Mutex::default(), Mutex::default(), Arc::clone(ids));
-    let (account, searches) = (Account::new(&api), Searches::new(&api));
+    let eips = Mutex::default();
+    let gates = Mutex::default();
+    let ids = Arc::clone(ids);
+    let account = Account::new(&api);
+    let searches = Searches::new(&api);
     let cloud = AlibabaLoadBalancers {
         api,
         account,

@@ -109,7 +109,8 @@ pub(super) struct Found {
 impl Found {
     /// Returns the load balancer without its resources.
     pub(super) fn head(&self, is_network: bool) -> ObservedLoadBalancer {
-        let (object, mut tags) = (&self.object, tags(&self.object));
+        let object = &self.object;
+        let mut tags = tags(&self.object);
         let ingress = match is_network {
             false => Some(text(object, "Address"))
                 .filter(|ip| !ip.is_empty())
@@ -208,7 +209,8 @@ impl AlibabaLoadBalancers {
         else {
             return Ok(None);
         };
-        let (mut graph, region) = (ResourceGraph::default(), self.api.metadata.region().await?);
+        let mut graph = ResourceGraph::default();
+        let region = self.api.metadata.region().await?;
         for group in self.with_servers(&groups).await? {
             let Some(part) = Part::of(NETWORK, &group.name, &self.api.config.cluster) else {
                 continue;
@@ -419,7 +421,8 @@ impl AlibabaLoadBalancers {
             balancers(&self.api, false, tag()),
             balancers(&self.api, true, tag())
         )?;
-        let (mut all, mut reason) = (Vec::new(), None);
+        let mut all = Vec::new();
+        let mut reason = None;
         for (is_network, list) in [(false, classic), (true, network)] {
             if let ListResult::Partial { reason: it, .. } = &list {
                 reason = Some(it.clone());

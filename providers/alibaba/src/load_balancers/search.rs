@@ -50,10 +50,12 @@ pub(super) struct Searches(Coalescer<bool, Wanted, Vec<Value>>);
 
 impl Searches {
     pub(super) fn new(api: &Api) -> Self {
-        let (api, pages) = (api.clone(), Arc::new([const { AtomicUsize::new(1) }; 2]));
+        let api = api.clone();
+        let pages = Arc::new([const { AtomicUsize::new(1) }; 2]);
         Self(Coalescer::answering_each(
             move |is_network, wanted: Vec<Wanted>| {
-                let (api, pages) = (api.clone(), Arc::clone(&pages));
+                let api = api.clone();
+                let pages = Arc::clone(&pages);
                 async move { search(&api, is_network, &wanted, &pages[usize::from(is_network)]).await }
             },
         ))

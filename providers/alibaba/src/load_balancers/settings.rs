@@ -100,7 +100,8 @@ impl Work<'_> {
                 .unwrap_or_default()
         };
         if is_changed("SecurityGroupIds") {
-            let (there, wanted) = (ids(self.before.balancer_attributes()), ids(Some(settings)));
+            let there = ids(self.before.balancer_attributes());
+            let wanted = ids(Some(settings));
             let new: Vec<_> = wanted.iter().filter(|id| !there.contains(id)).collect();
             let gone: Vec<_> = there.iter().filter(|id| !wanted.contains(id)).collect();
             let send = async |action, ids: &[&String]| match ids {

@@ -102,10 +102,8 @@ impl Spec {
         let mut annotations = Annotations::of(service);
         let is_network = is_network(service, config);
         let requested = annotations.get(&key::ID).filter(|id| !id.is_empty());
-        let (balancer, overrides) = (
-            balancer(is_network, config, &mut annotations),
-            annotations.get(&key::OVERRIDE),
-        );
+        let balancer = balancer(is_network, config, &mut annotations);
+        let overrides = annotations.get(&key::OVERRIDE);
         let mut tags = annotations.get(&key::TAGS).unwrap_or_default();
         tags.retain(|tag, _| RESERVED_TAGS.allows(tag, &key::TAGS, &mut annotations));
         let selector = annotations.get(&key::BACKEND_LABEL).unwrap_or_default();
@@ -133,10 +131,8 @@ impl Spec {
             ));
         }
         // Groups and weights count in a load balancer of the user only.
-        let (groups, total_weight) = (
-            annotations.get(&key::GROUPS),
-            annotations.get(&key::WEIGHT_TOTAL),
-        );
+        let groups = annotations.get(&key::GROUPS);
+        let total_weight = annotations.get(&key::WEIGHT_TOTAL);
         let groups = groups.filter(|_| requested.is_some()).unwrap_or_default().0;
         let family = family(is_network, config, &mut annotations);
         let spec = Self {

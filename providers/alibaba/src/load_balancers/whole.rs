@@ -82,14 +82,12 @@ pub(super) fn pool_name(graph: &ResourceGraph, part: &Part<'_>, id: &str) -> Str
 pub(super) fn servers<'a>(all: impl Iterator<Item = &'a Value>, region: &str) -> Targets {
     let server = |object: &Value| {
         let weight = object["Weight"].as_u64().unwrap_or_default();
-        let (kind, id, ip) = (
-            object["ServerType"]
-                .as_str()
-                .or(object["Type"].as_str())
-                .unwrap_or("ecs"),
-            text(object, "ServerId"),
-            text(object, "ServerIp"),
-        );
+        let kind = object["ServerType"]
+            .as_str()
+            .or(object["Type"].as_str())
+            .unwrap_or("ecs");
+        let id = text(object, "ServerId");
+        let ip = text(object, "ServerIp");
         let id = match kind {
             "eni" | "Eni" => format!("{id}/{ip}"),
             "Ip" => id.to_owned(),
@@ -120,7 +118,8 @@ impl AlibabaLoadBalancers {
 
     /// Returns a listener of a CLB, with the further certificates of one of the cluster.
     async fn classic_listener<'a>(&self, entry: &'a Value) -> Result<Listener<'a>> {
-        let (mut all, description) = (classic_listener(entry), text(entry, "Description"));
+        let mut all = classic_listener(entry);
+        let description = text(entry, "Description");
         if all["Protocol"] == "https"
             && self.is_of_cluster(CLASSIC, description)
             && let Some(all) = all.as_object_mut()
@@ -136,7 +135,8 @@ impl AlibabaLoadBalancers {
 
     /// Returns a listener of an NLB, with the further certificates of one of the cluster.
     async fn network_listener<'a>(&self, entry: &'a Value) -> Result<Listener<'a>> {
-        let (mut all, description) = (fields(entry), text(entry, "ListenerDescription"));
+        let mut all = fields(entry);
+        let description = text(entry, "ListenerDescription");
         let [first, last] = span(entry);
         let port = |port| {
             if first == last {
@@ -189,7 +189,8 @@ impl AlibabaLoadBalancers {
             listeners,
             try_join_all(found.iter().map(|entry| self.classic_groups(entry)))
         )?;
-        let (listeners, region) = (listeners.concat(), self.api.metadata.region().await?);
+        let listeners = listeners.concat();
+        let region = self.api.metadata.region().await?;
         let whole = async |(found, groups): (&Found, Vec<Group>)| {
             let settings = Attributes::observed(&ClassicBalancer(classic_balancer(&found.object)))?;
             let own = listeners
@@ -211,10 +212,8 @@ impl AlibabaLoadBalancers {
             found.share.is_some() || self.is_of_cluster(CLASSIC, text(object, "VServerGroupName"))
         });
         let whole = async |object: &Value| {
-            let (id, name) = (
-                text(object, "VServerGroupId").to_owned(),
-                text(object, "VServerGroupName").to_owned(),
-            );
+            let id = text(object, "VServerGroupId").to_owned();
+            let name = text(object, "VServerGroupName").to_owned();
             let query = Query::new(SLB, "DescribeVServerGroupAttribute").set("VServerGroupId", &id);
             let whole: Value = self.api.read(query).await?;
             let servers = list(&whole["BackendServers"], "BackendServer")
@@ -247,7 +246,8 @@ impl AlibabaLoadBalancers {
             }
         };
         let (listeners, groups) = try_join!(listeners, groups)?;
-        let (listeners, region) = (listeners.concat(), self.api.metadata.region().await?);
+        let listeners = listeners.concat();
+        let region = self.api.metadata.region().await?;
         let whole = async |found: &Found| {
             let name = found.default_name();
             let share = found.share.as_ref();
@@ -374,10 +374,8 @@ impl AlibabaLoadBalancers {
             let check = group.remove("HealthCheck").unwrap_or_default();
             group.insert("HealthCheckConfig".to_owned(), check);
             let settings = Attributes::observed(&NetworkGroup(group.into()))?;
-            let (id, name) = (
-                text(object, "ServerGroupId").to_owned(),
-                text(object, "ServerGroupName").to_owned(),
-            );
+            let id = text(object, "ServerGroupId").to_owned();
+            let name = text(object, "ServerGroupName").to_owned();
             Ok(Group {
                 id,
                 name,
@@ -458,7 +456,8 @@ impl AlibabaLoadBalancers {
                 .any(|listener| listener.group() == Some(&group.id))
         });
         let mut observed = found.head(is_network_id(&id_of(&found.object)));
-        let (kind, cluster) = (observed.kind, &*self.api.config.cluster);
+        let kind = observed.kind;
+        let cluster = &*self.api.config.cluster;
         let share = found.share.as_ref();
         let is_own = |part: &Part<'_>| share.is_none_or(|share| share.has(part));
         let mut graph = ResourceGraph::default().balancer(settings.tagged(&tags(&found.object)));
@@ -499,7 +498,8 @@ impl AlibabaLoadBalancers {
                 _ => {}
             }
         }
-        let (mut foreign, mut of_users) = (BTreeMap::new(), Vec::new());
+        let mut foreign = BTreeMap::new();
+        let mut of_users = Vec::new();
         for listener in listeners {
             let group = listener.group();
             let Listener {

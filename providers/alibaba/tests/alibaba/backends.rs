@@ -116,7 +116,8 @@ async fn range_of_ports_of_an_nlb_leads_to_the_same_ports_of_pods() {
     let mut service = of_pods(true);
     annotate(&mut service, "listener-port-range", "1000-2000:80");
     harness.ensure(&provider, &mut service).await.unwrap();
-    let (group, listener) = (harness.only("group"), harness.only("listener"));
+    let group = harness.only("group");
+    let listener = harness.only("listener");
     let ports = ["ListenerPort", "StartPort", "EndPort"].map(|key| listener[key].clone());
     assert_eq!(ports, [json!(0), json!("1000"), json!("2000")]);
     assert_eq!(

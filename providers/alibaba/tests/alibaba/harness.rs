@@ -51,7 +51,8 @@ impl Harness {
         let environment = keys
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .into();
-        let (fake, cluster) = (Handle::new(World::default()), ScriptedCluster::default());
+        let fake = Handle::new(World::default());
+        let cluster = ScriptedCluster::default();
         Self {
             fake,
             cluster,

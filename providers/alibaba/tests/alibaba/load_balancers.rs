@@ -382,7 +382,8 @@ async fn class_gets_an_nlb_with_the_names_of_the_go_program() {
         "CreateListener",
     ];
     assert_eq!(harness.changes(), created);
-    let (balancer, group) = (harness.only("network"), harness.only("group"));
+    let balancer = harness.only("network");
+    let group = harness.only("group");
     assert_eq!(
         (
             &balancer["AddressType"],
@@ -639,10 +640,8 @@ async fn nlb_leaves_security_groups_first_where_the_quota_has_no_room_for_more()
     harness.fake.fault_injector().fail(full.times(1));
     harness.changes();
     harness.ensure(&provider, &mut service).await.unwrap();
-    let (join, leave) = (
-        "LoadBalancerJoinSecurityGroup",
-        "LoadBalancerLeaveSecurityGroup",
-    );
+    let join = "LoadBalancerJoinSecurityGroup";
+    let leave = "LoadBalancerLeaveSecurityGroup";
     assert_eq!(harness.changes(), [join, leave, join]);
     assert_eq!(harness.only("network")["SecurityGroupIds"], json!(["sg-2"]));
 }

@@ -135,7 +135,8 @@ fn facts(cloud: &World, is_network: bool, entry: &Value) -> LoadBalancerFacts {
         true => ["listener", "group", "ServerGroupId"],
         false => ["classic listener", "vgroup", "VServerGroupId"],
     };
-    let (mut ports, mut sets) = (BTreeSet::new(), BTreeSet::new());
+    let mut ports = BTreeSet::new();
+    let mut sets = BTreeSet::new();
     for listener in cloud
         .all(listeners)
         .iter()
@@ -375,7 +376,8 @@ impl CloudProfile for AlibabaCloud {
             .collect()
     }
     fn aliases(&self) -> Vec<(String, String)> {
-        let (cloud, mut aliases) = (self.fake.lock(), Vec::new());
+        let cloud = self.fake.lock();
+        let mut aliases = Vec::new();
         for other_instance in cloud.all("instance") {
             let name = text(&other_instance["InstanceName"]);
             aliases.push((
@@ -465,7 +467,8 @@ impl CloudProfile for AlibabaCloud {
     fn add_twins(&self) -> bool {
         let mut cloud = self.fake.lock();
         for object in cloud.all("classic").to_vec() {
-            let (number, mut twin) = (cloud.number(), object.clone());
+            let number = cloud.number();
+            let mut twin = object.clone();
             let id = format!("lb-a{number}");
             (twin["LoadBalancerId"], twin["Address"]) =
                 (id.clone().into(), format!("198.19.1.{number}").into());

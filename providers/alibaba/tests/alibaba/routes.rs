@@ -10,7 +10,8 @@ use crate::harness::{Harness, cluster};
 async fn routes_are_created_in_one_request_and_the_check_is_switched_off() {
     let harness = Harness::new();
     let provider = harness.started().await;
-    let (routes, cluster) = (provider.routes().unwrap(), cluster());
+    let routes = provider.routes().unwrap();
+    let cluster = cluster();
     let route = |node: &str, range: &str| Route {
         target_node: node.into(),
         destination_cidr: range.into(),

@@ -19,7 +19,8 @@ fn services_of(number: usize) -> Vec<Service> {
 
 async fn ensure_all(harness: &Harness, provider: &provider_alibaba::Alibaba, services: &[Service]) {
     harness.cluster.set_services(services.to_vec());
-    let (nodes, cluster) = (harness.cluster.nodes(), crate::harness::cluster());
+    let nodes = harness.cluster.nodes();
+    let cluster = crate::harness::cluster();
     join_all(services.iter().map(async |service| {
         let request = LoadBalancerRequest {
             cluster: &cluster,
@@ -49,10 +50,8 @@ async fn services_that_are_synced_at_the_same_time_share_searches_and_checks_of_
         1,
         "the list at the start: new Services have no load balancer of the other kind"
     );
-    let (searches, checks) = (
-        count("GET /slb/DescribeLoadBalancers"),
-        count("GET /vpc/DescribeVpcs"),
-    );
+    let searches = count("GET /slb/DescribeLoadBalancers");
+    let checks = count("GET /vpc/DescribeVpcs");
     assert!(searches <= 3, "{searches} searches for 20 Services");
     assert!(checks <= 21, "{checks} checks for 20 Services");
 }

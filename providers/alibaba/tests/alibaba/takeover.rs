@@ -73,7 +73,8 @@ async fn nothing_that_the_go_program_left_is_written() {
             .into_iter()
             .for_each(|kind| *cloud.each(kind) = list(&left[kind]));
     }
-    let (nodes, services) = (list(&left["nodes"]), list(&left["services"]));
+    let nodes = list(&left["nodes"]);
+    let services = list(&left["services"]);
     assert_eq!(
         changes_of_take_over(&harness, &nodes, &services).await,
         [""; 0]
@@ -363,7 +364,8 @@ async fn go_program_is_recorded_and_takes_over_what_the_provider_made() {
     println!("changed by the Go program: {:#?}", peer.changes());
     drop(child);
 
-    let (mut nodes, mut services) = (peer.server.list("nodes"), peer.services());
+    let mut nodes = peer.server.list("nodes");
+    let mut services = peer.services();
     for entry in nodes.iter_mut().chain(&mut services) {
         entry["metadata"]
             .as_object_mut()

@@ -59,7 +59,8 @@ pub(crate) fn refusal(status: u16, code: &str) -> Reply {
 /// Credentials of this name, as the services for machines and containers answer them; valid for so many seconds.
 pub(crate) fn keys(name: &str, seconds: i64) -> String {
     let end = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(seconds);
-    let (secret, token) = (format!("secret-of-{name}"), format!("token-of-{name}"));
+    let secret = format!("secret-of-{name}");
+    let token = format!("token-of-{name}");
     json!({"Code": "Success", "AccessKeyId": name, "SecretAccessKey": secret, "Token": token, "Expiration": end.to_string()})
         .to_string()
 }
@@ -93,9 +94,11 @@ pub(crate) fn aws(
     answer: impl Fn(&Seen, usize) -> Reply + Send + Sync + 'static,
 ) -> (Result<Aws>, Log) {
     let log = Log::default();
-    let (kept, answer) = (Arc::clone(&log), Arc::new(answer));
+    let kept = Arc::clone(&log);
+    let answer = Arc::new(answer);
     let service = tower_service(move |request| {
-        let (kept, answer) = (Arc::clone(&kept), Arc::clone(&answer));
+        let kept = Arc::clone(&kept);
+        let answer = Arc::clone(&answer);
         async move {
             let seen = seen(request).await;
             let number = {

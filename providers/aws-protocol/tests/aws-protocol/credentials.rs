@@ -168,7 +168,8 @@ async fn credentials_are_renewed_before_they_end_and_files_are_read_again() {
         "" => ok(keys(&format!("AK{number}"), 600)),
         _ => ok("<R/>"),
     });
-    let (of_file, of_pod) = (of_file.unwrap(), of_pod.unwrap());
+    let of_file = of_file.unwrap();
+    let of_pod = of_pod.unwrap();
     let last = |log: &crate::cloud::Log| log.lock().last().unwrap().key().to_owned();
     for (seconds, file_key, pod_key) in
         [(0, "AK1", "AK1"), (100, "AK1", "AK1"), (400, "AK2", "AK4")]

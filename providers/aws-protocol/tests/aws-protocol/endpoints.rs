@@ -214,8 +214,10 @@ async fn endpoints_of_variables_and_overrides_take_precedence() {
 }
 
 fn of(service: &str, url: &str) -> ServiceOverride {
-    let (service, url) = (service.to_owned(), url.to_owned());
-    let (region, signing_region) = ("eu-central-1".to_owned(), "eu-central-1".to_owned());
+    let service = service.to_owned();
+    let url = url.to_owned();
+    let region = "eu-central-1".to_owned();
+    let signing_region = "eu-central-1".to_owned();
     ServiceOverride {
         service,
         url,

@@ -80,7 +80,8 @@ fn topology(world: &mut World, body: &Value) -> Answer {
 
 /// Routes to a terminated instance lead nowhere.
 fn change_state(world: &mut World, body: &Value, state: &str, code: u8) -> Answer {
-    let (mut changed, new) = (Vec::new(), json!({"code": code, "name": state}));
+    let mut changed = Vec::new();
+    let new = json!({"code": code, "name": state});
     for id in array(&body["InstanceId"]) {
         let instance = world.find(Kind::Instance, id)?;
         changed.push(json!({"instanceId": id, "previousState": instance["instanceState"], "currentState": new}));

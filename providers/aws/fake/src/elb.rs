@@ -43,7 +43,8 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             return set_instances(world, body, action.starts_with('R'));
         }
         "AttachLoadBalancerToSubnets" | "DetachLoadBalancerFromSubnets" => {
-            let (is_added, named) = (action.starts_with('A'), list("Subnets"));
+            let is_added = action.starts_with('A');
+            let named = list("Subnets");
             let mut subnets: Vec<_> = array(&balancer(world, body)?["Subnets"]).cloned().collect();
             subnets.retain(|subnet| !named.contains(subnet));
             subnets.extend(named.into_iter().filter(|_| is_added));
@@ -182,10 +183,8 @@ fn check_listener(listener: &Value) -> Result<(), Refused> {
         "ValidationError",
         format!("the listener {listener} is not valid"),
     )?;
-    let (is_secure, certificate) = (
-        ["SSL", "HTTPS"].contains(&&*outer),
-        text(&listener["SSLCertificateId"]),
-    );
+    let is_secure = ["SSL", "HTTPS"].contains(&&*outer);
+    let certificate = text(&listener["SSLCertificateId"]);
     match (is_secure, certificate.starts_with("arn:")) {
         (true, false) => refuse(
             "CertificateNotFound",
@@ -303,9 +302,8 @@ fn create_listeners(world: &mut World, body: &Value) -> Result<(), Refused> {
 }
 
 fn check_health_check(object: &Value) -> Result<(), Refused> {
-    let (target, number) = (text(&object["Target"]), |key: &str| {
-        text(&object[key]).parse::<u32>().unwrap_or(0)
-    });
+    let target = text(&object["Target"]);
+    let number = |key: &str| text(&object[key]).parse::<u32>().unwrap_or(0);
     let is_http = target.starts_with("HTTP:") || target.starts_with("HTTPS:");
     let is_target = is_http || target.starts_with("TCP:") || target.starts_with("SSL:");
     let is_right = is_target
@@ -324,11 +322,9 @@ fn check_health_check(object: &Value) -> Result<(), Refused> {
 }
 
 fn create_policy(world: &mut World, body: &Value) -> Result<(), Refused> {
-    let (name, kind, found) = (
-        &body["PolicyName"],
-        &body["PolicyTypeName"],
-        balancer(world, body)?,
-    );
+    let name = &body["PolicyName"];
+    let kind = &body["PolicyTypeName"];
+    let found = balancer(world, body)?;
     let is_known = ["ProxyProtocolPolicyType", "SSLNegotiationPolicyType"].contains(&text(kind));
     check(
         is_known,

@@ -113,7 +113,8 @@ fn of<'a>(world: &'a mut World, kind: Kind, body: &Value) -> Result<&'a mut Valu
 }
 
 fn arn(world: &mut World, path: &str) -> String {
-    let (account, number) = (world.account, world.number());
+    let account = world.account;
+    let number = world.number();
     format!("arn:aws:elasticloadbalancing:{REGION}:{account}:{path}/{number:016x}")
 }
 
@@ -132,14 +133,12 @@ fn settings(body: &Value) -> Value {
 
 /// Returns the object of this name if it was created with the same settings.
 fn existing(world: &mut World, kind: Kind, body: &Value) -> Result<Option<Value>, Refused> {
-    let (account, name) = (
-        world.account,
-        if kind == Kind::Network {
-            "LoadBalancer"
-        } else {
-            "TargetGroup"
-        },
-    );
+    let account = world.account;
+    let name = if kind == Kind::Network {
+        "LoadBalancer"
+    } else {
+        "TargetGroup"
+    };
     let is_this_object = |object: &&mut Value| {
         object["_account"] == account && object[format!("{name}Name")] == body["Name"]
     };
@@ -423,7 +422,8 @@ fn check_listener(world: &mut World, listener: &Value) -> Result<(), Refused> {
             &listener["DefaultActions"][0]["TargetGroupArn"],
         )?
         .clone();
-    let (outer, inner) = (text(&listener["Protocol"]), text(&group["Protocol"]));
+    let outer = text(&listener["Protocol"]);
+    let inner = text(&group["Protocol"]);
     let fits = outer == inner || (outer == "TLS" && inner == "TCP");
     let unfit = format!("a {outer} listener cannot forward to a {inner} target group");
     check(fits, "InvalidConfigurationRequest", unfit)?;

@@ -25,7 +25,8 @@ fn check_text(what: &str, object: &Value) -> Result<(), Refused> {
 }
 
 pub(crate) fn create(world: &mut World, body: &Value) -> Answer {
-    let (account, name) = (world.account, text(&body["GroupName"]));
+    let account = world.account;
+    let name = text(&body["GroupName"]);
     let is_there = |object: &Value| object["_account"] == account;
     for what in ["GroupName", "GroupDescription"] {
         check_text(what, &body[what])?;
@@ -46,10 +47,8 @@ pub(crate) fn create(world: &mut World, body: &Value) -> Answer {
         "InvalidGroup.Duplicate",
         format!("The security group '{name}' already exists"),
     )?;
-    let (id, tags) = (
-        format!("sg-{:08x}", world.number()),
-        new_tags(body, "security-group"),
-    );
+    let id = format!("sg-{:08x}", world.number());
+    let tags = new_tags(body, "security-group");
     world.add(
         Kind::Group,
         json!({"groupId": id, "groupName": name, "groupDescription": body["GroupDescription"], "vpcId": VPC,
@@ -62,7 +61,8 @@ pub(crate) fn create(world: &mut World, body: &Value) -> Answer {
 /// Groups that another one refers to, or a load balancer or an instance has, cannot be deleted.
 pub(crate) fn delete(world: &mut World, body: &Value) -> Answer {
     let group = world.find(Kind::Group, &body["GroupId"])?;
-    let (id, is_held) = (group["groupId"].clone(), group["_held"] == true);
+    let id = group["groupId"].clone();
+    let is_held = group["_held"] == true;
     let refers = |object: &Value| {
         object["groupId"] != id && array(&object["_rules"]).any(|rule| rule["groupId"] == id)
     };
@@ -120,9 +120,8 @@ const PORTS: [&str; 3] = ["ipProtocol", "fromPort", "toPort"];
 fn rules(body: &Value) -> Result<Vec<Value>, Refused> {
     let mut rules = Vec::new();
     for permission in array(&body["IpPermissions"]) {
-        let (protocol, port) = (text(&permission["IpProtocol"]), |key| {
-            text(&permission[key]).parse::<i32>().ok()
-        });
+        let protocol = text(&permission["IpProtocol"]);
+        let port = |key| text(&permission[key]).parse::<i32>().ok();
         let is_known = ["tcp", "udp", "icmp", "icmpv6", "-1"].contains(&protocol);
         check(
             is_known,
@@ -205,7 +204,8 @@ fn is_same(one: &Value, other: &Value) -> bool {
 
 /// Adds all rules or none.
 pub(crate) fn authorize(world: &mut World, body: &Value) -> Result<(), Refused> {
-    let (new, most) = (rules(body)?, world.rules);
+    let new = rules(body)?;
+    let most = world.rules;
     for rule in new.iter().filter(|rule| rule["groupId"].is_string()) {
         world.find(Kind::Group, &rule["groupId"])?;
     }

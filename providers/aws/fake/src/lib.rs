@@ -65,10 +65,8 @@ fn service(request: &ApiRequest) -> &str {
 
 fn carry_out(world: &mut World, request: &ApiRequest) -> Result<Reply, Refused> {
     world.effects = request.effects.clone();
-    let (action, body) = (
-        request.path.split('/').nth(2).unwrap_or_default(),
-        &request.body,
-    );
+    let action = request.path.split('/').nth(2).unwrap_or_default();
+    let body = &request.body;
     let answer = match service(request) {
         "ec2" => ec2::answer(world, action, body),
         "elb" => elb::answer(world, action, body),

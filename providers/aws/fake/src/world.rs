@@ -117,9 +117,14 @@ impl Default for World {
     /// A VPC with two public and two private subnets in two zones, a route table for each and a security group of nodes.
     fn default() -> Self {
         let seconds = Duration::from_secs;
-        let (lag, provisioning, detaching) = (Duration::ZERO, seconds(90), seconds(8));
+        let lag = Duration::ZERO;
+        let provisioning = seconds(90);
+        let detaching = seconds(8);
         let (buckets, effects, things, pending) = Default::default();
-        let (page, rules, limits, created) = (20, 60, [(200, 5), (100, 10)], 0);
+        let page = 20;
+        let rules = 60;
+        let limits = [(200, 5), (100, 10)];
+        let created = 0;
         let mut world = Self {
             account: ACCOUNT,
             lag,
@@ -264,7 +269,8 @@ impl World {
         let number = self.number();
         let id = format!("i-{:017x}", 0x0a00_0000 + number);
         let [.., high, low] = number.to_be_bytes();
-        let (ip, zone) = (format!("10.0.{high}.{low}"), zone(number));
+        let ip = format!("10.0.{high}.{low}");
+        let zone = zone(number);
         let fields = json!({"instanceId": id, "placement": {"availabilityZone": zone}, "privateDnsName": name, "privateIpAddress": ip,
             "dnsName": format!("ec2-203-0-{high}-{low}.compute-1.amazonaws.com"), "ipAddress": format!("203.0.{high}.{low}"),
             "tagSet": [{"key": format!("kubernetes.io/cluster/{CLUSTER}"), "value": "owned"}, {"key": "Name", "value": name}],
@@ -294,7 +300,8 @@ impl World {
         let listener = json!({"Protocol": "TCP", "InstanceProtocol": "TCP", "LoadBalancerPort": "80", "InstancePort": "30080"});
         let body = json!({"LoadBalancerName": name, "Name": name, "Type": "network", "Subnets": ["subnet-00000000"],
             "Listeners": [listener], "SecurityGroups": ["sg-nodes"]});
-        let (account, provisioning) = (self.account, self.provisioning);
+        let account = self.account;
+        let provisioning = self.provisioning;
         (self.account, self.provisioning) = (ACCOUNT, Duration::ZERO);
         let api = if kind == Kind::Network {
             crate::elbv2::answer

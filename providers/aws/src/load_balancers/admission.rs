@@ -69,20 +69,16 @@ impl Work<'_> {
             self.cloud.leaving().insert(self.id.to_owned());
         }
         let sources = self.sources(groups.is_empty()).await?;
-        let (cluster, all) = (
-            self.cloud.api.identity().await?,
-            self.cloud.security_group_list().await?,
-        );
+        let cluster = self.cloud.api.identity().await?;
+        let all = self.cloud.security_group_list().await?;
         let is_tagged = |id: &str| {
             all.iter()
                 .any(|group| group.group_id == id && cluster.has(&group.tag_set))
         };
         let edits = groups.iter().map(async |group| {
-            let (name, sources, wanted) = (
-                owner_of_rules(self.kind, self.name).to_owned(),
-                sources.clone(),
-                wanted.clone(),
-            );
+            let name = owner_of_rules(self.kind, self.name).to_owned();
+            let sources = sources.clone();
+            let wanted = wanted.clone();
             let place = (group.to_owned(), is_tagged(group));
             let edit = move |there: &mut RuleSet| {
                 admit(there, (&place.0, place.1), &name, &sources, &wanted);

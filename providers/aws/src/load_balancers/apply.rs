@@ -440,10 +440,8 @@ impl Work<'_> {
         if !changes.iter().any(|change| is_attribute(&change.key)) {
             return Ok(None);
         }
-        let (query, stated) = (
-            self.query("ModifyLoadBalancerAttributes"),
-            settings.clone().matching(is_attribute),
-        );
+        let query = self.query("ModifyLoadBalancerAttributes");
+        let stated = settings.clone().matching(is_attribute);
         let query = match self.kind {
             NETWORK => query.set("Attributes", pairs(&stated)),
             _ => query.set("LoadBalancerAttributes", stated.nested()),
@@ -506,7 +504,8 @@ impl Work<'_> {
     }
 
     async fn security_group(&self, operation: &Operation) -> Made {
-        let (api, identity) = (&self.cloud.api, self.change.identity);
+        let api = &self.cloud.api;
+        let identity = self.change.identity;
         let Some(resource @ ResourceKey::CreatedBefore(auxiliary)) = operation.resource() else {
             return Ok(None);
         };
@@ -768,7 +767,8 @@ impl Work<'_> {
     }
 
     async fn create_target_group(&self, settings: &Attributes) -> Result<String> {
-        let (identity, cluster) = (self.change.identity, self.cloud.api.identity().await?);
+        let identity = self.change.identity;
+        let cluster = self.cloud.api.identity().await?;
         let group: TargetGroup = settings.read()?;
         let wanted = self
             .change

@@ -318,7 +318,8 @@ pub(super) fn chosen(
     };
     let mut tagged: Vec<&str> = ids.iter().copied().filter(is_tagged).collect();
     tagged.sort_unstable();
-    let (groups, key) = (ids.join(", "), cluster.tag_key().unwrap_or_default());
+    let groups = ids.join(", ");
+    let key = cluster.tag_key().unwrap_or_default();
     let doubt = |what: String| {
         Some(format!(
             "instance {instance}: exactly one of its security groups ({groups}) must have the tag {key}; {what}"

@@ -270,7 +270,9 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
     }
 
     async fn desired(&self, input: &DesiredStateInput<'_, Spec>) -> Result<ResourceGraph> {
-        let (spec, request, kind) = (input.spec, input.request, input.spec.kind());
+        let spec = input.spec;
+        let request = input.request;
+        let kind = input.spec.kind();
         if spec.kind == BalancerKind::Elsewhere {
             return Err(Error::implemented_elsewhere());
         }
@@ -282,10 +284,8 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
         self.deduplicator
             .record_new(request.service, "load balancer", &events);
         let [targets, admitting] = targets.map_or([None, None], |targets| targets.map(Some));
-        let (name, mut graph) = (
-            default_load_balancer_name(request.service),
-            ResourceGraph::default(),
-        );
+        let name = default_load_balancer_name(request.service);
+        let mut graph = ResourceGraph::default();
         for (name, group) in &spec.pools {
             let pool = match kind {
                 NETWORK => spec
@@ -322,7 +322,8 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
         if input.scope == Scope::Targets {
             return Ok(admit(graph, &[]));
         }
-        let (cluster, all) = (self.api.identity().await?, self.subnets().await?);
+        let cluster = self.api.identity().await?;
+        let all = self.subnets().await?;
         let wanted = Wanted {
             stated: &spec.subnets,
             is_internal: spec.is_internal,
@@ -387,10 +388,8 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
         if observed.kind == spec.kind() {
             check_scheme(&desired, seen, &observed.place())?;
         }
-        let (nodes, attached) = (
-            ResourceKey::Pool(NODES.to_owned()),
-            list(Some(balancer), "SecurityGroups"),
-        );
+        let nodes = ResourceKey::Pool(NODES.to_owned());
+        let attached = list(Some(balancer), "SecurityGroups");
         if observed.kind == NETWORK && spec.kind() == NETWORK {
             if spec.subnets.is_empty() {
                 desired.keep(seen, &ResourceKey::Balancer, &["Subnets"]);
@@ -447,7 +446,8 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
             }
         }
         USER_TAGS.remove_others(&mut desired, seen);
-        let (wanted, there) = (desired.targets.get(NODES).cloned(), seen.targets_of(NODES));
+        let wanted = desired.targets.get(NODES).cloned();
+        let there = seen.targets_of(NODES);
         if desired.resources.get(&nodes).is_some()
             && wanted.as_ref().is_none_or(Targets::is_empty)
             && there.is_empty()
@@ -457,10 +457,8 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
                 .insert(nodes.clone(), Attributes::default());
         }
         // Rules of others for the same source stay, so they are no difference.
-        let (seen_rules, wanted_rules) = (
-            list(seen.resources.get(&nodes), RULES),
-            list(desired.resources.get(&nodes), RULES),
-        );
+        let seen_rules = list(seen.resources.get(&nodes), RULES);
+        let wanted_rules = list(desired.resources.get(&nodes), RULES);
         if !wanted_rules.is_empty() && wanted_rules.iter().all(|rule| seen_rules.contains(rule)) {
             desired.keep(seen, &nodes, &[RULES]);
         }

@@ -112,7 +112,8 @@ pub(super) fn managed_groups(cluster_name: &str, service: &str, balancer: &str) 
     if uid.len() != 31 || !uid.is_ascii() {
         return Vec::new();
     }
-    let (head, rest) = (&uid[..8], &uid[8..]);
+    let head = &uid[..8];
+    let rest = &uid[8..];
     let parts = [head, &rest[..4], &rest[4..8], &rest[8..12], &rest[12..]].join("-");
     let with_uid = |digit: char| {
         let mut object = Service::default();

@@ -167,9 +167,8 @@ impl ElasticLoadBalancers {
             "LoadBalancerDescriptions"
         };
         let query = Query::new("DescribeLoadBalancers").page(PAGE);
-        let (shared_priority, id) = (SharedPriority::default(), |load_balancer: &Balancer| {
-            load_balancer.id().to_owned()
-        });
+        let shared_priority = SharedPriority::default();
+        let id = |load_balancer: &Balancer| load_balancer.id().to_owned();
         let all = client(&self.api, kind)
             .list(
                 query,
@@ -220,12 +219,10 @@ impl ElasticLoadBalancers {
             &found.iter().flat_map(ids).collect::<Vec<_>>(),
         )
         .await?;
-        let (shared, found) = (
-            (&objects, &**subnets, &tags),
-            found
-                .iter()
-                .filter(|load_balancer| tags.contains_key(load_balancer.id())),
-        );
+        let shared = (&objects, &**subnets, &tags);
+        let found = found
+            .iter()
+            .filter(|load_balancer| tags.contains_key(load_balancer.id()));
         try_join_all(found.map(|load_balancer| {
             self.complete(load_balancer, own(load_balancer), shared, identity)
         }))
@@ -240,15 +237,11 @@ impl ElasticLoadBalancers {
         (objects, subnets, tags): (&Objects, &[Subnet], &BTreeMap<String, Tags>),
         identity: Option<&Identity<'_>>,
     ) -> Result<ObservedLoadBalancer> {
-        let (kind, name, attached) = (
-            balancer.kind(),
-            &*balancer.load_balancer_name,
-            &balancer.security_groups,
-        );
-        let (cluster, is_leaving) = (
-            self.api.identity().await?,
-            identity.is_some_and(Identity::is_leaving),
-        );
+        let kind = balancer.kind();
+        let name = &*balancer.load_balancer_name;
+        let attached = &balancer.security_groups;
+        let cluster = self.api.identity().await?;
+        let is_leaving = identity.is_some_and(Identity::is_leaving);
         let own_tags = tags.get(balancer.id()).cloned().unwrap_or_default();
         let service = own_tags
             .get(SERVICE_TAG)
@@ -520,7 +513,9 @@ impl ElasticLoadBalancers {
 
     /// Reads all load balancers of Services without their resources, and what is left of others.
     pub(super) async fn all(&self) -> Result<ListResult<ObservedLoadBalancer>> {
-        let (cluster, mut all, mut reason) = (self.api.identity().await?, Vec::new(), None);
+        let cluster = self.api.identity().await?;
+        let mut all = Vec::new();
+        let mut reason = None;
         // Read first: what is created for a load balancer exists before the load balancer.
         let objects = self.objects(NETWORK).await?;
         let readings = try_join!(self.list(CLASSIC), self.list(NETWORK))?;
@@ -760,8 +755,9 @@ impl Objects {
         groups: &[String],
         node_rules_of: Option<&Cluster>,
     ) -> Result<Option<ObservedLoadBalancer>> {
-        let (mut graph, mut tags, mut sources) =
-            (ResourceGraph::default(), Vec::new(), Sources::default());
+        let mut graph = ResourceGraph::default();
+        let mut tags = Vec::new();
+        let mut sources = Sources::default();
         if let Some(group) = self.managed(kind, name, groups) {
             tags.push(map(group.tag_set.clone()));
             sources.own.push(group.group_id.clone());

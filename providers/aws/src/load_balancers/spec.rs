@@ -174,10 +174,8 @@ impl Spec {
 
     /// Notes what contradicts itself, or what no load balancer of this kind can do.
     fn check(&self, service: &Service, families: &[String], annotations: &mut Annotations<'_>) {
-        let (is_network, spec) = (
-            self.kind() == NETWORK,
-            service.spec.clone().unwrap_or_default(),
-        );
+        let is_network = self.kind() == NETWORK;
+        let spec = service.spec.clone().unwrap_or_default();
         let [eips, addresses, attributes, kind] = [
             key::EIP_ALLOCATIONS.key(),
             key::PRIVATE_ADDRESSES.key(),

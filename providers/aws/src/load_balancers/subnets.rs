@@ -71,7 +71,8 @@ impl Subnet {
 /// # Errors
 /// The answer of EC2.
 pub(super) async fn read(api: &Api) -> Result<Vec<Subnet>> {
-    let (vpc, ec2) = (&api.identity().await?.vpc, &api.aws.ec2);
+    let vpc = &api.identity().await?.vpc;
+    let ec2 = &api.aws.ec2;
     let query = |action, page| Query::new(action).filter("vpc-id", [vpc]).page(page);
     let subnets = all(
         ec2,
@@ -214,14 +215,12 @@ mod tests {
     fn subnet(text: &str) -> Subnet {
         let mut words = text.split(' ');
         let id = words.next().unwrap_or_default();
-        let (mut subnet, zone) = (
-            Subnet {
-                is_public: Some(false),
-                is_regional: true,
-                ..Subnet::default()
-            },
-            &id[..1],
-        );
+        let mut subnet = Subnet {
+            is_public: Some(false),
+            is_regional: true,
+            ..Subnet::default()
+        };
+        let zone = &id[..1];
         (subnet.subnet_id, subnet.availability_zone) = (id.to_owned(), zone.to_owned());
         for word in words {
             match word {
@@ -268,10 +267,8 @@ mod tests {
 
     #[test]
     fn one_subnet_of_each_zone_is_chosen() {
-        let (ours, others) = (
-            "kubernetes.io/cluster/us=owned",
-            "kubernetes.io/cluster/them=owned",
-        );
+        let ours = "kubernetes.io/cluster/us=owned";
+        let others = "kubernetes.io/cluster/them=owned";
         let own = format!("a3 public {ours} kubernetes.io/role/internal-elb=1");
         let foreign = format!("b1 public {others}");
         let table: [(&[&str], bool, bool, &str); 7] = [

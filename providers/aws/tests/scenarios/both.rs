@@ -109,7 +109,8 @@ async fn change(client: &Client, query: Query) {
 /// Returns the load balancer of a Service, if it has one of this kind.
 async fn balancer(harness: &Harness, kind: Kind, service: &Service) -> Option<Value> {
     let name = cloud_provider::default_load_balancer_name(service);
-    let (aws, query) = (harness.aws(), Query::new("DescribeLoadBalancers"));
+    let aws = harness.aws();
+    let query = Query::new("DescribeLoadBalancers");
     let found = match kind.is_network {
         true => read(&aws.elbv2, query.set("Names", [name])).await["LoadBalancers"].take(),
         false => {
@@ -278,11 +279,9 @@ async fn nodes_have_the_addresses_of_their_instances(harness: Harness) {
 
 async fn routes_are_created_moved_and_deleted(harness: Harness) {
     let provider = harness.start().await.unwrap();
-    let (routes, cluster, nodes) = (
-        provider.routes().unwrap(),
-        cluster(),
-        harness.cluster.nodes(),
-    );
+    let routes = provider.routes().unwrap();
+    let cluster = cluster();
+    let nodes = harness.cluster.nodes();
     let to = |node: &Node| Route {
         target_node: node.name.to_string(),
         destination_cidr: "10.244.7.0/24".to_owned(),
@@ -315,10 +314,8 @@ async fn routes_are_created_moved_and_deleted(harness: Harness) {
 async fn life(harness: Harness, kind: Kind, letter: char, first: &str, second: &str) {
     let harness = managed(harness);
     let port = |number: u16| json!({"name": format!("p{number}"), "port": number, "nodePort": 30000 + number % 1000});
-    let (one, two) = (
-        json!({"ports": [port(80)]}),
-        json!({"ports": [port(80), port(8080)]}),
-    );
+    let one = json!({"ports": [port(80)]});
+    let two = json!({"ports": [port(80), port(8080)]});
     let nodes = harness.cluster.nodes();
     // Ports of instances stay: moto forgets policies and target groups of later ones.
     for (annotations, spec, count) in [
@@ -358,7 +355,8 @@ async fn life(harness: Harness, kind: Kind, letter: char, first: &str, second: &
 }
 
 async fn classic_load_balancers_live_and_die(harness: Harness) {
-    let (subnet, group) = (harness.subnets[0].clone(), harness.group.clone());
+    let subnet = harness.subnets[0].clone();
+    let group = harness.group.clone();
     let second = format!(
         "additional-resource-tags=team=b proxy-protocol=* healthcheck-interval=20 connection-idle-timeout=120 \
          subnets={subnet} extra-security-groups={group}"
@@ -374,7 +372,8 @@ async fn classic_load_balancers_live_and_die(harness: Harness) {
 }
 
 async fn network_load_balancers_live_and_die(harness: Harness) {
-    let (subnets, group) = (harness.subnets.join(","), harness.group.clone());
+    let subnets = harness.subnets.join(",");
+    let group = harness.group.clone();
     let second = format!(
         "cross-zone-load-balancing-enabled=true healthcheck-healthy-threshold=5 additional-resource-tags=team=b \
          subnets={subnets} security-groups={group}"
@@ -544,7 +543,8 @@ async fn load_balancers_of_others_are_never_taken(harness: Harness) {
             &json!({}),
         );
         let name = cloud_provider::default_load_balancer_name(&service);
-        let (query, subnets) = (Query::new("CreateLoadBalancer"), [&harness.subnets[0]]);
+        let query = Query::new("CreateLoadBalancer");
+        let subnets = [&harness.subnets[0]];
         if kind.is_network {
             change(
                 &aws.elbv2,

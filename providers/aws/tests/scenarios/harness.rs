@@ -65,11 +65,11 @@ impl Harness {
             "[Global]\nZone = us-east-1a\nVPC = {VPC}\nSubnetID = subnet-00000000\nKubernetesClusterID = {CLUSTER}\n"
         );
         let (cluster, requests, flags) = Default::default();
-        let (subnets, group) = (
-            ["subnet-00000000", "subnet-00000003"].map(str::to_owned),
-            "sg-nodes".to_owned(),
-        );
-        let (has_metadata, is_moto, fake) = (false, false, Handle::new(World::default()));
+        let subnets = ["subnet-00000000", "subnet-00000003"].map(str::to_owned);
+        let group = "sg-nodes".to_owned();
+        let has_metadata = false;
+        let is_moto = false;
+        let fake = Handle::new(World::default());
         Self {
             fake,
             cluster,
@@ -91,7 +91,8 @@ impl Harness {
         let ids: Value = serde_json::from_str(&read("ids.json")).unwrap();
         let text = |object: &Value| object.as_str().unwrap().to_owned();
         let subnets = ["public-a", "private-b"].map(|name| text(&ids["subnets"][name]));
-        let (group, config) = (text(&ids["node_security_group_id"]), read("cloud.conf"));
+        let group = text(&ids["node_security_group_id"]);
+        let config = read("cloud.conf");
         let harness = Self {
             subnets,
             group,
@@ -184,10 +185,8 @@ impl Harness {
         } else {
             Environment::of(variables)
         };
-        let (flags, metrics) = (
-            Environment::of(self.flags.iter().copied()),
-            Arc::clone(&self.requests) as _,
-        );
+        let flags = Environment::of(self.flags.iter().copied());
+        let metrics = Arc::clone(&self.requests) as _;
         let file = ConfigFile {
             path: "cloud.conf".into(),
             text: self.config.clone(),
@@ -263,7 +262,8 @@ impl Harness {
         provider: &Ec2,
         service: &Service,
     ) -> Result<LoadBalancerStatus> {
-        let (cluster, nodes) = (cluster(), self.cluster.nodes());
+        let cluster = cluster();
+        let nodes = self.cluster.nodes();
         let request = LoadBalancerRequest {
             cluster: &cluster,
             service,
@@ -284,7 +284,8 @@ impl Harness {
 
     /// Syncs the targets of a Service.
     pub(crate) async fn update_targets(&self, provider: &Ec2, service: &Service) -> Result<()> {
-        let (cluster, nodes) = (cluster(), self.cluster.nodes());
+        let cluster = cluster();
+        let nodes = self.cluster.nodes();
         let request = LoadBalancerRequest {
             cluster: &cluster,
             service,
@@ -300,7 +301,8 @@ impl Harness {
 
     /// Deletes the load balancer of a Service.
     pub(crate) async fn delete(&self, provider: &Ec2, service: &Service) -> Result<()> {
-        let (cluster, mut service) = (cluster(), service.clone());
+        let cluster = cluster();
+        let mut service = service.clone();
         service.metadata.deletion_timestamp =
             serde_json::from_value(json!("2026-11-21T20:00:00Z")).unwrap();
         self.remember(&service);

@@ -68,7 +68,8 @@ async fn nodes_and_routes(harness: &Harness, provider: &Ec2) -> Result<()> {
         layers == 3,
         "the Node of the large instance has no labels of its place in the network",
     )?;
-    let (routes, cluster) = (provider.routes().unwrap(), cluster());
+    let routes = provider.routes().unwrap();
+    let cluster = cluster();
     let to = |node: &str| Route {
         target_node: node.into(),
         destination_cidr: "10.244.7.0/24".to_owned(),

@@ -41,7 +41,8 @@ async fn main() -> std::io::Result<()> {
             .cloned()
             .unwrap_or_else(|| otherwise.to_owned())
     };
-    let (address, kind) = (word(0, "127.0.0.1:5578"), word(1, "set"));
+    let address = word(0, "127.0.0.1:5578");
+    let kind = word(1, "set");
     let port = Port::open(&address).await?;
     let fake = Handle::new(Azure::default());
     for number in 0..word(2, "4").parse().unwrap_or(4) {

@@ -35,7 +35,8 @@ impl Azure {
 
     /// Adds a standalone machine, and returns its ID.
     pub fn add_machine(&mut self, name: &str) -> String {
-        let (ip, interface) = (self.next_address(), id(INTERFACES, &format!("{name}-nic")));
+        let ip = self.next_address();
+        let interface = id(INTERFACES, &format!("{name}-nic"));
         let machine = id(MACHINES, name);
         self.insert(&interface, json!({"location": LOCATION, "properties": {
             "primary": true, "virtualMachine": {"id": machine},
@@ -100,7 +101,8 @@ impl Azure {
                 }}),
             );
         }
-        let (ip, number) = (self.next_address(), self.number());
+        let ip = self.next_address();
+        let number = self.number();
         let pools = self.get(&set_id).and_then(|object| {
             object.pointer("/properties/virtualMachineProfile/networkProfile/networkInterfaceConfigurations/0/properties/ipConfigurations/0\
                         /properties/loadBalancerBackendAddressPools").cloned()

@@ -199,7 +199,8 @@ fn page(cloud: &Azure, request: &ApiRequest, all: Vec<Value>) -> Answer {
     let expand = request
         .query("$expand")
         .map_or(String::new(), |query| format!("&$expand={query}"));
-    let (scheme, path) = (cloud.scheme, &request.path);
+    let scheme = cloud.scheme;
+    let path = &request.path;
     let link = |at: usize| {
         format!("{scheme}://{host}{path}?api-version={version}{expand}&$skiptoken={at}")
     };

@@ -501,10 +501,8 @@ impl Azure {
 
     /// Adds a load balancer of somebody else, with a frontend, a rule and a setting that nobody knows.
     pub fn add_frontend(&mut self, balancer: &str, name: &str) {
-        let (target, address) = (
-            id(BALANCERS, balancer),
-            id(ADDRESSES, &format!("{name}-address")),
-        );
+        let target = id(BALANCERS, balancer);
+        let address = id(ADDRESSES, &format!("{name}-address"));
         let ip = format!("20.60.0.{}", self.number() % 250);
         self.insert(
             &address,

@@ -395,7 +395,8 @@ impl AzureLoadBalancers {
         let Some((group, name, address)) = self.managed_address(id).await? else {
             return Ok(());
         };
-        let (own, all) = (full_name(service), self.services());
+        let own = full_name(service);
+        let all = self.services();
         // A Service that was deleted meanwhile does not keep the address.
         let exists = |name: &str| all.iter().any(|entry| full_name(entry) == name);
         let others: Vec<&str> = services(&address)

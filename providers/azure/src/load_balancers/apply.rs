@@ -31,10 +31,8 @@ impl AzureLoadBalancers {
             operations,
             ..
         } = change;
-        let (kind, owner) = (
-            actual.map_or(identity.kind, |load_balancer| load_balancer.kind),
-            actual.map_or(&*identity.name, |load_balancer| &load_balancer.name),
-        );
+        let kind = actual.map_or(identity.kind, |load_balancer| load_balancer.kind);
+        let owner = actual.map_or(&*identity.name, |load_balancer| &load_balancer.name);
         let after = change.outcome_of_all();
         let graph = after
             .as_ref()
@@ -111,7 +109,8 @@ impl AzureLoadBalancers {
             let Some(family) = spec.families.iter().find(is_its_family) else {
                 continue;
             };
-            let (tags, service) = (identity.owner_tags(), identity.service);
+            let tags = identity.owner_tags();
+            let service = identity.service;
             let wanted = address::Wanted {
                 spec,
                 family,
@@ -358,7 +357,8 @@ impl AzureLoadBalancers {
                     )
                     .await?;
             } else {
-                let (pool, leave) = ((*pool).clone(), leave.clone());
+                let pool = (*pool).clone();
+                let leave = leave.clone();
                 let edit = move |document: &mut Value| {
                     set_members(document, &pool, (&[], &leave), None);
                     Ok(())

@@ -184,7 +184,8 @@ impl AzureLoadBalancers {
 
     /// Returns the names of the rules by which other Services admit traffic to Nodes, in lower case.
     fn node_rules_of_others(&self, owner: &str) -> BTreeSet<String> {
-        let (config, services) = (self.config(), self.services());
+        let config = self.config();
+        let services = self.services();
         let others = services
             .iter()
             .filter(|service| default_load_balancer_name(service) != owner);
@@ -227,7 +228,8 @@ impl AzureLoadBalancers {
         if !denies || !spec.is_internal {
             return Ok(());
         }
-        let (config, services) = (self.config(), self.services());
+        let config = self.config();
+        let services = self.services();
         let is_open = |service: &Service| {
             Spec::of(service, &config)
                 .spec
@@ -266,7 +268,8 @@ impl AzureLoadBalancers {
             mut leaving,
             rules,
         } = change;
-        let (nodes, mut kept) = (self.node_addresses(), BTreeSet::new());
+        let nodes = self.node_addresses();
+        let mut kept = BTreeSet::new();
         if self.has_node_rules() || spec.families.iter().any(|family| family.to_nodes) {
             kept = self.node_rules_of_others(owner);
             leaving.extend(nodes.difference(&present));
@@ -333,7 +336,8 @@ impl AzureLoadBalancers {
             )
         };
         let mut retained: BTreeSet<String> = others.map(of_rule).collect();
-        let (config, services) = (self.config(), self.services());
+        let config = self.config();
+        let services = self.services();
         let shows_one = |service: &Service| addresses.iter().any(|ip| shows(service, *ip));
         let others = services
             .iter()

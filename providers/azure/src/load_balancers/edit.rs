@@ -137,7 +137,8 @@ impl Edit {
         for (.., pool, _) in &self.rules {
             upsert(document, LISTS[1], &json!({ "name": pool }));
         }
-        let (mut rules, mut probes) = (Vec::new(), Vec::new());
+        let mut rules = Vec::new();
+        let mut probes = Vec::new();
         for (port, pool, rule) in &self.rules {
             let end = suffix(&port.protocol);
             let protocol = port.protocol.strip_suffix(end).unwrap_or(&port.protocol);

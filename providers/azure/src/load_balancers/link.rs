@@ -349,7 +349,8 @@ impl AzureLoadBalancers {
     /// Lets a subnet have addresses of private link services.
     async fn allow_links(&self, subnet: &str) -> Result<()> {
         let config = self.config();
-        let (group, vnet) = (&config.vnet, &config.file.vnet_name);
+        let group = &config.vnet;
+        let vnet = &config.file.vnet_name;
         let names = [&**vnet, name_of(subnet)];
         let Some(mut shown) = self.arm().get::<Value>(&SUBNETS, group, &names).await? else {
             return Err(Error::invalid(format!(

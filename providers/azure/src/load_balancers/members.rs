@@ -43,7 +43,8 @@ pub(crate) async fn change(
     pool: &str,
     changes: &[MemberChange],
 ) -> Result<Refused> {
-    let (document, arm) = (documents.store().get(key).await?, documents.store().arm());
+    let document = documents.store().get(key).await?;
+    let arm = documents.store().arm();
     let there = members(&document, pool);
     let id = format!("{}/backendAddressPools/{pool}", text(&document, "/id"));
     let union = |of: fn(&MemberChange) -> &Targets| {
@@ -51,10 +52,8 @@ pub(crate) async fn change(
             .iter()
             .fold(Targets::default(), |all, change| all.with(of(change)))
     };
-    let (join, leave) = (
-        union(|change| &change.join).without(&there),
-        union(|change| &change.leave),
-    );
+    let join = union(|change| &change.join).without(&there);
+    let leave = union(|change| &change.leave);
     let leave: Targets = leave
         .iter()
         .filter(|text| there.contains(text) && !join.contains(text))
@@ -84,7 +83,8 @@ pub(crate) async fn change(
 /// Removes all members of a load balancer's pools, from models of scale sets, too: then it can be deleted.
 pub(crate) async fn unbind(arm: &Arm, document: &Value, nodes: &ResourceGroup) -> Result<()> {
     for pool in items(document, "backendAddressPools") {
-        let (id, all) = (text(pool, "/id"), members(document, text(pool, "/name")));
+        let id = text(pool, "/id");
+        let all = members(document, text(pool, "/name"));
         write(arm, id, &Targets::default(), &all).await?;
         for set in arm.all(&SCALE_SETS, nodes).await? {
             scale_set(arm, nodes, text(&set, "/name"), id, false).await?;
@@ -108,7 +108,8 @@ async fn write(arm: &Arm, pool: &str, join: &Targets, leave: &Targets) -> Result
         .map(|text| (text, true))
         .chain(leave.iter().map(|text| (text, false)))
         .collect();
-    let (mut failed, mut refused) = (None, BTreeMap::new());
+    let mut failed = None;
+    let mut refused = BTreeMap::new();
     for some in changes.chunks(AT_ONCE) {
         let outcomes = join_all(
             some.iter()
@@ -285,7 +286,8 @@ impl AzureLoadBalancers {
             let Some(text) = refused.get(&*machine.interface) else {
                 continue;
             };
-            let (subject, reason) = (EventSubject::Node(node), "LoadBalancerNodeLeftOut");
+            let subject = EventSubject::Node(node);
+            let reason = "LoadBalancerNodeLeftOut";
             let text = format!("load balancers leave the Node out: {text}");
             if self.deduplicator.is_first(subject, reason, &text) {
                 self.cluster_view.events().warning(subject, reason, text);
@@ -304,7 +306,8 @@ impl AzureLoadBalancers {
         if nodes.is_empty() || !is_ipv6 || targets.is_some_and(|targets| !targets.is_empty()) {
             return;
         }
-        let (subject, reason) = (EventSubject::Service(service), "LoadBalancerPoolEmpty");
+        let subject = EventSubject::Service(service);
+        let reason = "LoadBalancerPoolEmpty";
         let text = "no Node has an IPv6 address, so the IPv6 address of the load balancer leads to no Node; add an IPv6 \
                     configuration to the network interfaces of the machines or scale sets";
         if self.deduplicator.is_first(subject, reason, text) {

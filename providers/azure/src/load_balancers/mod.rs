@@ -181,10 +181,8 @@ impl AzureLoadBalancers {
     }
 
     fn security_key(&self) -> DocumentKey {
-        let (group, name) = (
-            self.config().security_group.clone(),
-            self.config().file.security_group_name.clone(),
-        );
+        let group = self.config().security_group.clone();
+        let name = self.config().file.security_group_name.clone();
         DocumentKey {
             kind: DocumentKind::SecurityGroup,
             group,
@@ -356,7 +354,8 @@ impl LoadBalancerCloud for AzureLoadBalancers {
     }
 
     async fn desired(&self, input: &DesiredStateInput<'_, Spec>) -> Result<ResourceGraph> {
-        let (spec, request) = (input.spec, input.request);
+        let spec = input.spec;
+        let request = input.request;
         let cluster = request.cluster.name.as_str();
         let owner = default_load_balancer_name(request.service);
         let kind = if spec.is_internal { INTERNAL } else { EXTERNAL };

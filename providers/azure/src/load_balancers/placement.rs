@@ -47,7 +47,8 @@ impl<'de> Deserialize<'de> for LabelSelector {
             .map(|(key, equal)| format!("{key}={}", equal.as_str().unwrap_or_default()))
             .collect();
         for expression in value["matchExpressions"].as_array().into_iter().flatten() {
-            let (key, operator) = (text(expression, "/key"), text(expression, "/operator"));
+            let key = text(expression, "/key");
+            let operator = text(expression, "/operator");
             let values = expression["values"]
                 .as_array()
                 .into_iter()
@@ -90,10 +91,8 @@ pub(super) struct Placed {
 /// namespaces may share, and one that is the Service's alone, because its parts have no underscore.
 pub(super) fn own_pools(service: &Service) -> [String; 2] {
     let part = |entry: &Option<String>| entry.clone().unwrap_or_default().to_lowercase();
-    let (namespace, name) = (
-        part(&service.metadata.namespace),
-        part(&service.metadata.name),
-    );
+    let namespace = part(&service.metadata.namespace);
+    let name = part(&service.metadata.name);
     [format!("{namespace}-{name}"), format!("{namespace}_{name}")]
 }
 
@@ -518,7 +517,8 @@ impl AzureLoadBalancers {
                 let ips: Targets = wanted.iter().map(|(_, ip)| ip).collect();
                 let there = members(&document, &pool);
                 if has_pool && there != ips {
-                    let (leave, vnet) = (there.without(&ips), self.config().vnet_id());
+                    let leave = there.without(&ips);
+                    let vnet = self.config().vnet_id();
                     let edit = move |document: &mut Value| {
                         set_members(document, &pool, (&wanted, &leave), vnet.as_deref());
                         Ok(())

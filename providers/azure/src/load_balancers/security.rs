@@ -155,12 +155,14 @@ pub(crate) fn observed(
     (own, further): (&BTreeSet<IpAddr>, &BTreeSet<IpAddr>),
     foreign: &BTreeSet<String>,
 ) -> (BTreeSet<String>, BTreeSet<IpAddr>) {
-    let (mut rules, mut covered) = (BTreeSet::new(), further.clone());
+    let mut rules = BTreeSet::new();
+    let mut covered = further.clone();
     let mut families = BTreeSet::new();
     for rule in
         crate::arm::items(group, "securityRules").filter(|security_rule| is_ours(security_rule))
     {
-        let (there, family) = (destinations(rule), text(rule, "/name").contains("_IPv6"));
+        let there = destinations(rule);
+        let family = text(rule, "/name").contains("_IPv6");
         let has = |ip: &IpAddr| there.contains(&ip.to_string());
         let of_family = |ip: &&IpAddr| ip.is_ipv6() == family;
         let mut own = own.iter().filter(of_family).peekable();
@@ -219,7 +221,8 @@ impl Edit {
             .collect();
         for rule in all.iter_mut().filter(|object| is_ours(object)) {
             let name = text(rule, "/name").to_ascii_lowercase();
-            let (is_wanted, may_strip) = (names.contains_key(&name), self.may_strip(rule));
+            let is_wanted = names.contains_key(&name);
+            let may_strip = self.may_strip(rule);
             let there = destinations(rule);
             let leaves = |ip: &IpAddr| match () {
                 () if self.gone.contains(ip) => true,
@@ -302,7 +305,8 @@ fn set_destinations(rule: &mut Value, destinations: &BTreeSet<String>) {
     let Some(properties) = rule.get_mut("properties").and_then(Value::as_object_mut) else {
         return;
     };
-    let (one, many) = ("destinationAddressPrefix", "destinationAddressPrefixes");
+    let one = "destinationAddressPrefix";
+    let many = "destinationAddressPrefixes";
     let single = destinations.first().filter(|_| destinations.len() == 1);
     let (key, other, value) = single.map_or((many, one, json!(destinations)), |text| {
         (one, many, json!(text))

@@ -230,7 +230,8 @@ fn additional(annotations: &mut Annotations<'_>, config: &Config) -> Vec<IpAddr>
     let mut all = annotations
         .get(&key::ADDITIONAL_ADDRESSES)
         .unwrap_or_default();
-    let (key, ranges) = (key::ADDITIONAL_ADDRESSES.key(), &config.additional_ranges);
+    let key = key::ADDITIONAL_ADDRESSES.key();
+    let ranges = &config.additional_ranges;
     all.retain(|ip| {
         let is_allowed = ranges.as_ref().is_none_or(|ranges| ranges.iter().any(|range| range.contains(ip)));
         if !is_public(*ip) {

@@ -215,7 +215,8 @@ impl Machines {
             list(&SCALE_SETS, self.config.has_scale_sets())
         )?;
         let mut nics = Nics::default();
-        let (mut reason, mut pages) = (None, 0);
+        let mut reason = None;
+        let mut pages = 0;
         let mut keep = |reading: ListResult<Value>, what: &str| {
             pages += reading.pages();
             if let ListResult::Partial { reason: error, .. } = &reading {
@@ -223,7 +224,8 @@ impl Machines {
             }
             reading.into_items()
         };
-        let (machines, sets) = (keep(machines, "machines"), keep(sets, "scale sets"));
+        let machines = keep(machines, "machines");
+        let sets = keep(sets, "scale sets");
         let mut views = HashMap::new();
         if !machines.is_empty() {
             let list = list(&INTERFACES, true).await?;

@@ -44,7 +44,8 @@ async fn shared_address_is_deleted_with_the_last_of_its_services() {
             harness.ensure_among(&provider, entry, &all).await.unwrap();
         }
         assert_eq!(harness.changes(), [""; 0]);
-        let (gone, stays) = (&all[first], &all[1 - first]);
+        let gone = &all[first];
+        let stays = &all[1 - first];
         harness.delete(&provider, gone).await.unwrap();
         assert_eq!(
             tag(),

@@ -201,13 +201,12 @@ type Log = Arc<Mutex<Vec<(String, String)>>>;
 
 /// Starts a provider with this credential, and returns the requests for tokens.
 async fn token_requests(config: &Value, variables: &[(&str, &str)]) -> Vec<(String, String)> {
-    let (log, harness) = (
-        Log::default(),
-        Harness::new(Form::Addresses).with(config.clone()),
-    );
-    let (seen, fake) = (Arc::clone(&log), harness.fake.router());
+    let log = Log::default();
+    let harness = Harness::new(Form::Addresses).with(config.clone());
+    let seen = Arc::clone(&log);
+    let fake = harness.fake.router();
     let router = Router::new().fallback(any(move |request: Request<axum::body::Body>| {
-        let (seen, fake) = (Arc::clone(&seen), fake.clone());
+        let seen = Arc::clone(&seen); let fake = fake.clone();
         async move {
             let path = request.uri().path().to_owned();
             if path.contains("/subscriptions/") && !path.contains("/Microsoft.KeyVault/") {
@@ -414,10 +413,12 @@ async fn certificate_in_another_form_than_pem_is_refused_with_the_command_that_c
 #[tokio::test(start_paused = true)]
 async fn machines_of_another_tenant_join_pools_with_a_token_of_each() {
     let harness = Harness::new(Form::ScaleSet).with(json!({"networkResourceTenantID": "other"}));
-    let (log, fake) = (Log::default(), harness.fake.router());
+    let log = Log::default();
+    let fake = harness.fake.router();
     let seen = Arc::clone(&log);
     let router = Router::new().fallback(any(move |request: Request<axum::body::Body>| {
-        let (seen, fake) = (Arc::clone(&seen), fake.clone());
+        let seen = Arc::clone(&seen);
+        let fake = fake.clone();
         async move {
             if request.uri().path().contains("/oauth2/") {
                 let answer = json!({"access_token": "fake-token", "expires_in": 3600}).to_string();
@@ -537,7 +538,8 @@ async fn changed_secret_is_used_within_a_minute_and_a_wrong_one_is_not() {
 async fn configuration_is_read_from_a_secret_and_merged_with_the_file() {
     let harness = Harness::new(Form::Addresses);
     let whole: Value = serde_json::from_str(&harness.setup().config.unwrap().text).unwrap();
-    let (mut file, mut secret) = (whole.clone(), json!({}));
+    let mut file = whole.clone();
+    let mut secret = json!({});
     file["cloudConfigType"] = "merge".into();
     for key in ["aadClientId", "aadClientSecret"] {
         secret[key] = file.as_object_mut().unwrap().remove(key).unwrap();

@@ -26,7 +26,8 @@ async fn every_request_and_answer_fits_the_description() {
     let variable = |name: &str| {
         std::env::var(format!("CCM_TEST_AZURE_{name}")).expect("the variables of this test")
     };
-    let (proxy, upstream) = (variable("PROXY"), variable("UPSTREAM"));
+    let proxy = variable("PROXY");
+    let upstream = variable("UPSTREAM");
     let file = std::env::temp_dir().join(format!("azure-contract-{}.json", std::process::id()));
     std::fs::write(
         &file,

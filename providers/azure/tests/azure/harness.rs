@@ -175,7 +175,8 @@ impl Harness {
         all: &[Service],
     ) -> Result<Option<LoadBalancerStatus>> {
         self.cluster.set_services(all.to_vec());
-        let (cluster, nodes) = (cluster(), self.cluster.nodes());
+        let cluster = cluster();
+        let nodes = self.cluster.nodes();
         let request = LoadBalancerRequest {
             cluster: &cluster,
             service,
@@ -186,7 +187,8 @@ impl Harness {
     }
 
     pub(crate) async fn delete(&self, provider: &Azure, service: &Service) -> Result<()> {
-        let (cluster, mut service) = (cluster(), service.clone());
+        let cluster = cluster();
+        let mut service = service.clone();
         service.metadata.deletion_timestamp =
             serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
         let request = LoadBalancerRequest {

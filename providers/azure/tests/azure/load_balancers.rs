@@ -256,10 +256,8 @@ async fn further_address_of_a_node_or_of_another_service_is_refused_and_not_open
     .into();
     harness.cluster.set_node(node);
     let named = [("azure-additional-public-ips", "20.9.9.9")];
-    let (victim, same_port) = (
-        showing("20.2.2.2", 443, &[]),
-        showing("20.9.9.9", 80, &named),
-    );
+    let victim = showing("20.2.2.2", 443, &[]);
+    let same_port = showing("20.9.9.9", 80, &named);
     let table: [(&[Service], &str, &str); 5] = [
         (&[], "20.1.1.1", "20.1.1.1 is used by Node worker-1"),
         (

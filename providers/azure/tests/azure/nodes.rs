@@ -235,7 +235,8 @@ async fn node_that_is_shut_down_and_not_ready_is_out_of_service() {
     };
     let shutdown = taint("node.cloudprovider.kubernetes.io/shutdown", "NoSchedule");
     let out = taint("node.kubernetes.io/out-of-service", "NoExecute");
-    let (added, kept) = (json!(["shutdown", "out-of-service"]), json!(["shutdown"]));
+    let added = json!(["shutdown", "out-of-service"]);
+    let kept = json!(["shutdown"]);
     for (is_off, taints, ready, expected) in [
         (
             false,
@@ -401,10 +402,8 @@ async fn routes_are_written_together_and_those_of_others_stay() {
         routes.list(&cluster).await.unwrap().is_empty(),
         "there is no table yet"
     );
-    let (one, two) = (
-        route(&harness, "worker-1", "10.244.1.0/24"),
-        route(&harness, "worker-2", "10.244.2.0/24"),
-    );
+    let one = route(&harness, "worker-1", "10.244.1.0/24");
+    let two = route(&harness, "worker-2", "10.244.2.0/24");
     let (a, b) = futures::join!(
         routes.create(&cluster, "", &one),
         routes.create(&cluster, "", &two)

@@ -44,7 +44,8 @@ fn nodes(harness: &Harness) -> BTreeSet<String> {
 }
 
 async fn update(harness: &Harness, provider: &Azure, service: &Service) {
-    let (cluster, nodes) = (cluster(), harness.cluster.nodes());
+    let cluster = cluster();
+    let nodes = harness.cluster.nodes();
     let request = LoadBalancerRequest {
         cluster: &cluster,
         service,

@@ -138,10 +138,8 @@ async fn throttled_type_of_resources_delays_nothing_else() {
     const DELAY: Duration = Duration::from_secs(200);
     let harness = Harness::new(Form::Addresses);
     let provider = harness.started().await;
-    let (fault_injector, web) = (
-        harness.fake.fault_injector(),
-        service("web", &[80], &[], &Value::Null),
-    );
+    let fault_injector = harness.fake.fault_injector();
+    let web = service("web", &[80], &[], &Value::Null);
     let open = service("open", &[25], &[], &Value::Null);
     harness.ensure(&provider, &open).await.unwrap();
     fault_injector.fail(Fault::retry_after(PUT_BALANCER, 429, 200).times(1));
@@ -212,17 +210,17 @@ async fn throttled_type_of_resources_delays_nothing_else() {
 /// Twelve writes of the load balancer a minute, which answers report.
 #[tokio::test(start_paused = true)]
 async fn nearly_used_up_limit_of_a_type_slows_its_writes_before_a_refusal() {
-    let (harness, sent) = (
-        Harness::new(Form::Addresses),
-        Arc::new(Mutex::new(Vec::new())),
-    );
-    let (refused, counter) = (Arc::new(AtomicUsize::new(0)), Arc::clone(&sent));
+    let harness = Harness::new(Form::Addresses);
+    let sent = Arc::new(Mutex::new(Vec::new()));
+    let refused = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&sent);
     harness.fake.lock().delay = Duration::from_millis(100);
     let refusals = Arc::clone(&refused);
     let limit = move |request: Request<Body>, next: Next| {
         let is_write =
             request.method() == Method::PUT && request.uri().path().contains("/loadBalancers/");
-        let (mut sent, now) = (counter.lock(), tokio::time::Instant::now());
+        let mut sent = counter.lock();
+        let now = tokio::time::Instant::now();
         sent.retain(|then: &tokio::time::Instant| *then + Duration::from_secs(60) > now);
         let left = 12_usize.checked_sub(sent.len() + 1);
         if is_write {

@@ -280,7 +280,8 @@ fn is_udp(request: &ApiRequest) -> bool {
 }
 
 pub(crate) fn create_listener(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
-    let (body, is_udp) = (&request.body, is_udp(request));
+    let body = &request.body;
+    let is_udp = is_udp(request);
     check_listener(body, is_udp)?;
     if is_udp && body["healthCheckString"].is_null()
         || body["backendPort"].is_null()
@@ -313,12 +314,10 @@ pub(crate) fn create_listener(cloud: &mut Baidu, request: &ApiRequest) -> Answer
 pub(crate) fn update_listener(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
     let is_udp = is_udp(request);
     check_listener(&request.body, is_udp)?;
-    let (kind, port) = (
-        if is_udp { "UDP" } else { "TCP" },
-        request
-            .query("listenerPort")
-            .and_then(|query| query.parse::<u64>().ok()),
-    );
+    let kind = if is_udp { "UDP" } else { "TCP" };
+    let port = request
+        .query("listenerPort")
+        .and_then(|query| query.parse::<u64>().ok());
     let blb = cloud.changed(request)?;
     let is_this_object = |object: &&mut Value| {
         object["listenerType"] == kind && object["listenerPort"].as_u64() == port

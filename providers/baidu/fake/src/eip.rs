@@ -121,7 +121,8 @@ pub(crate) fn create(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
 }
 
 pub(crate) fn change(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
-    let (ip, body) = (request.id().to_owned(), &request.body);
+    let ip = request.id().to_owned();
+    let body = &request.body;
     let has = |key: &str| request.query(key).is_some();
     let (status, bound) = {
         let eip = find(&mut cloud.eips, "eip", &ip, request)?;

@@ -151,10 +151,8 @@ pub(crate) fn create_rule(cloud: &mut Baidu, request: &ApiRequest) -> Answer {
             "description",
         ],
     )?;
-    let (destination, instance) = (
-        required(body, "destinationAddress")?,
-        required(body, "nexthopId")?,
-    );
+    let destination = required(body, "destinationAddress")?;
+    let instance = required(body, "nexthopId")?;
     if required(body, "routeTableId")? != TABLE
         || request.project != ACCOUNT
         || !cloud.has_instance(&body["nexthopId"], ACCOUNT)

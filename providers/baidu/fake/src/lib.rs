@@ -135,7 +135,8 @@ fn page(
                 .map_err(|_| refuse("InappropriateJSON", key))
         })
     };
-    let (start, size) = (number("marker", 0)?, number("maxKeys", 1000)?);
+    let start = number("marker", 0)?;
+    let size = number("maxKeys", 1000)?;
     if !(1..=1000).contains(&size) {
         return Err(refuse("InappropriateJSON", "maxKeys must be 1 to 1000"));
     }

@@ -222,7 +222,9 @@ impl BlbLoadBalancers {
             .unwrap_or_default();
         let balancer = balancer.balancer_attributes().cloned().unwrap_or_default();
         let graph = ResourceGraph::default().balancer(balancer);
-        let (state, owner_tags, name) = (State::Busy, identity.owner_tags(), identity.name.clone());
+        let state = State::Busy;
+        let owner_tags = identity.owner_tags();
+        let name = identity.name.clone();
         let adopted = false;
         let made = ObservedLoadBalancer {
             state,
@@ -413,10 +415,8 @@ impl BlbLoadBalancers {
             };
         }
         let graph = actual.graph.clone().unwrap_or_default();
-        let (ports, targets) = (
-            graph.listeners().map(|(port, _)| port).collect::<Vec<_>>(),
-            graph.targets_of(POOL),
-        );
+        let ports = graph.listeners().map(|(port, _)| port).collect::<Vec<_>>();
+        let targets = graph.targets_of(POOL);
         let is_tagged = actual.owner_tags != OwnerTags::default();
         let calls = [
             (!ports.is_empty()).then(|| listeners_removal(id, ports)),

@@ -106,10 +106,8 @@ impl BlbLoadBalancers {
         if let Some(ip) = &spec.fixed_ip {
             return fixed_eip(&eips, ip, blb);
         }
-        let (owner, added) = (
-            identity.owner_tags(),
-            text_on(identity.service, key::ADDED_EIP.key()),
-        );
+        let owner = identity.owner_tags();
+        let added = text_on(identity.service, key::ADDED_EIP.key());
         let names = generated_names(&self.api.config.cluster, identity.service);
         let generated: Vec<_> = names
             .iter()

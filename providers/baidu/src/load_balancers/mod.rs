@@ -95,7 +95,8 @@ pub(crate) fn load_balancers(
     };
     let deduplicator = EventDeduplicator::new(cluster.events().clone());
     let (subnets, named) = Default::default();
-    let (api, machines) = (source.0.clone(), Arc::new(source.clone()));
+    let api = source.0.clone();
+    let machines = Arc::new(source.clone());
     let endpoint_nodes = EndpointNodes::new(cluster.clone(), fence);
     let blbs = Cached::default();
     let cloud = BlbLoadBalancers {
@@ -181,10 +182,8 @@ impl BlbLoadBalancers {
 
     async fn list(&self) -> Result<ListResult<ObservedLoadBalancer>> {
         let owners = self.legacy_owners(None);
-        let (call, id) = (
-            Call::get(ALL, &[]),
-            |load_balancer: &ObservedLoadBalancer| load_balancer.id.clone(),
-        );
+        let call = Call::get(ALL, &[]);
+        let id = |load_balancer: &ObservedLoadBalancer| load_balancer.id.clone();
         let generated = self.api.config.description();
         let keep = |load_balancer: Blb| {
             self.note_subnet(&load_balancer);
@@ -200,10 +199,8 @@ impl BlbLoadBalancers {
     /// cannot search for owner tags, so the whole list is compared.
     async fn find(&self, identity: &Identity<'_>) -> Result<Vec<ObservedLoadBalancer>> {
         let service = identity.service;
-        let (owners, generated) = (
-            self.legacy_owners(Some(service)),
-            self.api.config.description(),
-        );
+        let owners = self.legacy_owners(Some(service));
+        let generated = self.api.config.description();
         let observed =
             |load_balancer: &Blb| owners.observed(load_balancer.clone().observed(&generated));
         let mut found: Vec<_> = self.blbs().await?.iter().map(observed).collect();
@@ -237,7 +234,8 @@ impl BlbLoadBalancers {
 
     /// Returns the EIP that was created for a Service whose BLB was deleted by hand, as all that is left of the BLB.
     async fn left_eip(&self, identity: &Identity<'_>) -> Result<Option<ObservedLoadBalancer>> {
-        let (name, owner_tags) = (identity.name.clone(), identity.owner_tags());
+        let name = identity.name.clone();
+        let owner_tags = identity.owner_tags();
         let left = ObservedLoadBalancer {
             name,
             owner_tags,
@@ -309,7 +307,8 @@ impl LoadBalancerCloud for BlbLoadBalancers {
         let default = Naming::of(service);
         let chosen = text_on(service, key::NAME.key());
         let legacy = legacy_name(chosen.as_ref().unwrap_or(&generated));
-        let (added, requested_id) = (text_on(service, key::ADDED_ID.key()), requested_id(service));
+        let added = text_on(service, key::ADDED_ID.key());
+        let requested_id = requested_id(service);
         self.named
             .lock()
             .extend(added.iter().chain(&requested_id).cloned());
@@ -330,7 +329,8 @@ impl LoadBalancerCloud for BlbLoadBalancers {
     }
 
     async fn desired(&self, input: &DesiredStateInput<'_, BlbSpec>) -> Result<ResourceGraph> {
-        let (spec, request) = (input.spec, input.request);
+        let spec = input.spec;
+        let request = input.request;
         if requested_id(request.service).is_some() {
             // A BLB that exists does not need it, but is compared with it.
             _ = self.place.vpc().await;

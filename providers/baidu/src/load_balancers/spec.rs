@@ -182,7 +182,8 @@ impl EipSpec {
             bandwidth: annotations.get(&key::BANDWIDTH),
             reservation: annotations.get(&key::RESERVATION),
         };
-        let (most, is_prepaid) = (eip.most_bandwidth(), eip.is_prepaid());
+        let most = eip.most_bandwidth();
+        let is_prepaid = eip.is_prepaid();
         let [payment, billing, bandwidth, reservation] = [
             key::PAYMENT.key(),
             key::BILLING.key(),

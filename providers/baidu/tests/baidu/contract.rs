@@ -123,7 +123,8 @@ async fn every_request_and_answer_fits_the_description() {
     let variable = |name: &str| {
         std::env::var(format!("CCM_TEST_BAIDU_{name}")).expect("the variables of this test")
     };
-    let (proxy, upstream) = (variable("PROXY"), variable("UPSTREAM"));
+    let proxy = variable("PROXY");
+    let upstream = variable("UPSTREAM");
     let harness = Harness::new().set("BCE_ENDPOINT", proxy.clone());
     let _served = Port::open(&upstream)
         .await

@@ -41,7 +41,8 @@ async fn service_gets_a_blb_with_listeners_backends_and_an_eip() {
     let provider = harness.started().await;
     let mut service = service(&[]);
     let status = harness.ensure(&provider, &mut service).await.unwrap();
-    let (made, eips) = (harness.blb(), harness.eips());
+    let made = harness.blb();
+    let eips = harness.eips();
     assert_eq!(
         (&made["name"], &made["subnetId"]),
         (&json!("CCE/SVC/c-1/default/web"), &json!("sbn-1"))
@@ -668,7 +669,8 @@ async fn two_services_with_one_blb_are_refused() {
     harness
         .cluster
         .set_services([first.clone(), second.clone()]);
-    let (nodes, cluster) = (harness.cluster.nodes(), crate::harness::cluster());
+    let nodes = harness.cluster.nodes();
+    let cluster = crate::harness::cluster();
     let request = cloud_provider::LoadBalancerRequest {
         cluster: &cluster,
         service: &second,

@@ -35,7 +35,8 @@ async fn blb_of_a_user_with_listeners_is_refused_and_stays_when_the_service_is_d
                 error.is_invalid() && text.contains(&format!("{port}/TCP")) && text.contains("i-"),
                 "{error}"
             );
-            let (nodes, cluster) = (harness.cluster.nodes(), cluster());
+            let nodes = harness.cluster.nodes();
+            let cluster = cluster();
             let request = LoadBalancerRequest {
                 cluster: &cluster,
                 service: &lent,

@@ -17,7 +17,8 @@ async fn ensure(
     all: &[&Service],
 ) -> Result<Option<LoadBalancerStatus>> {
     harness.cluster.set_services(all.iter().copied().cloned());
-    let (nodes, cluster) = (harness.cluster.nodes(), cluster());
+    let nodes = harness.cluster.nodes();
+    let cluster = cluster();
     let request = LoadBalancerRequest {
         cluster: &cluster,
         service: all[all.len() - 1],

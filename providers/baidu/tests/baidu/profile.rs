@@ -350,10 +350,8 @@ impl CloudProfile for BaiduCloud {
     }
     fn add_namesake(&self, service: &Service) -> Option<Namesake> {
         let part = |text: &Option<String>| text.clone().unwrap_or_default();
-        let (namespace, name) = (
-            part(&service.metadata.namespace),
-            part(&service.metadata.name),
-        );
+        let namespace = part(&service.metadata.namespace);
+        let name = part(&service.metadata.name);
         self.fake.lock().add_blb(
             ACCOUNT,
             &format!("CCE/SVC/c-1/{namespace}/{name}"),

@@ -101,7 +101,8 @@ async fn blb_of_the_go_program_with_a_chosen_name_is_not_given_to_a_service_that
         .await
         .unwrap();
     harness.go_program_left("mine");
-    let (before, id) = (harness.blb(), text(&harness.blb()["blbId"]));
+    let before = harness.blb();
+    let id = text(&harness.blb()["blbId"]);
     for key in ["id", "exist-id", "cce-add-id"] {
         let mut other = service(&[(blb(key), &id)]);
         (other.metadata.name, other.metadata.uid) =

@@ -138,10 +138,8 @@ impl Fake {
             .remove(id)
             .map(|object| object.object)
             .unwrap_or_default();
-        let (name, kind) = (
-            old["name"].as_str().unwrap_or_default(),
-            old["type"].as_str().unwrap_or_default(),
-        );
+        let name = old["name"].as_str().unwrap_or_default();
+        let kind = old["type"].as_str().unwrap_or_default();
         let new = model.add_certificate(ACCOUNT, name, kind);
         for owned in model.load_balancers.values_mut() {
             for rule in owned.object["forwarding_rules"]

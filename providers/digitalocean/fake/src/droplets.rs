@@ -104,7 +104,8 @@ impl Model {
 }
 
 pub(crate) fn list(model: &mut Model, request: &ApiRequest) -> Answer {
-    let (name, tag) = (request.query("name"), request.query("tag_name"));
+    let name = request.query("name");
+    let tag = request.query("tag_name");
     if name.is_some() && tag.is_some() {
         return Err(invalid("name and tag_name cannot be combined"));
     }

@@ -37,7 +37,8 @@ fn described(request: &ApiRequest, id: &str) -> Result<Value, Refused> {
             .unwrap_or_else(|| json!([]));
     }
     let rules = |key: &str| firewall[key].as_array().cloned().unwrap_or_default();
-    let (inbound, outbound) = (rules("inbound_rules"), rules("outbound_rules"));
+    let inbound = rules("inbound_rules");
+    let outbound = rules("outbound_rules");
     if inbound.is_empty() && outbound.is_empty() {
         return Err(invalid("a firewall needs a rule"));
     }

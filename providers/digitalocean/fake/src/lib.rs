@@ -58,7 +58,8 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        let (creation_time, change_time) = (Duration::from_secs(30), Duration::from_secs(1));
+        let creation_time = Duration::from_secs(30);
+        let change_time = Duration::from_secs(1);
         Self {
             creation_time,
             change_time,

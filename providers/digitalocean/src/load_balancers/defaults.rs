@@ -78,7 +78,8 @@ impl StatedSettings {
 }
 
 fn size(wanted: Attributes, seen: &Attributes, spec: &Spec, was_stated: bool) -> Attributes {
-    let (has_nodes, has_size) = (seen.get(SIZE_UNIT).is_some(), seen.get(SIZE).is_some());
+    let has_nodes = seen.get(SIZE_UNIT).is_some();
+    let has_size = seen.get(SIZE).is_some();
     match (&spec.load_balancer.size, spec.load_balancer.size_unit) {
         (Some(size), _) if has_nodes => wanted.set(SIZE, ()).set(SIZE_UNIT, nodes(size)),
         (None, Some(_)) if has_size => wanted.set(SIZE, ()),

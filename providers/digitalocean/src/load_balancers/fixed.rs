@@ -37,20 +37,19 @@ fn differences<'a>(
     observed: &'a ObservedLoadBalancer,
     spec: &Spec,
 ) -> Vec<FixedDifference<'a>> {
-    let (wanted, has) = (
-        desired.balancer_attributes(),
-        observed
-            .graph
-            .as_ref()
-            .and_then(|graph| graph.balancer_attributes()),
-    );
+    let wanted = desired.balancer_attributes();
+    let has = observed
+        .graph
+        .as_ref()
+        .and_then(|graph| graph.balancer_attributes());
     let difference = |(name, annotation): (&'static str, &'static str)| {
         let is_stated = if name == "type" {
             spec.states_type
         } else {
             spec.states_network
         };
-        let (wanted, has) = (text(wanted, name)?, text(has, name)?);
+        let wanted = text(wanted, name)?;
+        let has = text(has, name)?;
         (wanted != has).then_some(FixedDifference {
             annotation,
             has,

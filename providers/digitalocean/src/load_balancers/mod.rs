@@ -123,10 +123,8 @@ pub(crate) struct DigitalOceanLoadBalancers {
 
 impl DigitalOceanLoadBalancers {
     pub(crate) fn new(api: Api, config: Config, cluster: &ClusterView) -> Self {
-        let (certificates, deduplicator) = (
-            Certificates::new(api.clone()),
-            EventDeduplicator::new(cluster.events().clone()),
-        );
+        let certificates = Certificates::new(api.clone());
+        let deduplicator = EventDeduplicator::new(cluster.events().clone());
         let objects = WholeObjects::new(api.clone(), Arc::new(api));
         Self {
             objects,
@@ -251,7 +249,8 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
     }
 
     async fn desired(&self, input: &DesiredStateInput<'_, Spec>) -> Result<ResourceGraph> {
-        let (spec, request) = (input.spec, input.request);
+        let spec = input.spec;
+        let request = input.request;
         let mut wanted = spec.load_balancer.clone();
         let chosen = targets::choose(request.nodes, &wanted);
         let chosen = chosen.map_err(|error| self.refuse(request.service, error))?;
@@ -436,7 +435,8 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
     }
 
     async fn apply(&self, change: Change<'_>, spec: &Spec) -> Result<Applied> {
-        let (before, after) = (change.actual, change.outcome_of_all());
+        let before = change.actual;
+        let after = change.outcome_of_all();
         if let (Some(before), None) = (before, &after) {
             return self.remove(&before.id, change.identity).await;
         }

@@ -226,7 +226,8 @@ impl Object for LoadBalancer {
 
     fn head(&self) -> ObservedLoadBalancer {
         if self.unknown == Some(Unknown::Type) {
-            let (id, name) = (self.id.clone(), self.name.clone());
+            let id = self.id.clone();
+            let name = self.name.clone();
             return ObservedLoadBalancer {
                 id,
                 name,

@@ -62,17 +62,13 @@ impl Spec {
             text.map(|text| text.trim().to_owned())
                 .filter(|text| !text.is_empty())
         };
-        let (states_type, states_network) = (
-            annotations.is_set(&key::TYPE),
-            annotations.is_set(&key::NETWORK),
-        );
+        let states_type = annotations.is_set(&key::TYPE);
+        let states_network = annotations.is_set(&key::NETWORK);
         let kind = annotations
             .get(&key::TYPE)
             .unwrap_or(config.load_balancer_type);
-        let (id, name) = (
-            text(annotations.get(&key::CERTIFICATE_ID)),
-            text(annotations.get(&key::CERTIFICATE_NAME)),
-        );
+        let id = text(annotations.get(&key::CERTIFICATE_ID));
+        let name = text(annotations.get(&key::CERTIFICATE_NAME));
         let certificate = id.map(Certificate::Id).or(name.map(Certificate::Name));
         let ports = ports(service, &mut annotations);
         let forwarding_rules = match kind {
@@ -108,7 +104,8 @@ impl Spec {
             ..filled
         };
         if load_balancer.size.is_some() && load_balancer.size_unit.is_some() {
-            let (size, unit) = (key::SIZE_SLUG.key(), key::SIZE_UNIT.key());
+            let size = key::SIZE_SLUG.key();
+            let unit = key::SIZE_UNIT.key();
             annotations.mistake(format!(
                 "annotations {size} and {unit} are both set: only one can be"
             ));
@@ -116,7 +113,8 @@ impl Spec {
         if load_balancer.network == Network::Internal
             && load_balancer.network_stack == Some(NetworkStack::Dualstack)
         {
-            let (stack, network) = (key::NETWORK_STACK.key(), key::NETWORK.key());
+            let stack = key::NETWORK_STACK.key();
+            let network = key::NETWORK.key();
             annotations.mistake(format!(
                 "annotation {stack}: DUALSTACK is not possible with annotation {network}: INTERNAL"
             ));
@@ -136,7 +134,8 @@ impl Spec {
                 .iter()
                 .any(ForwardingRule::ends_tls)
         {
-            let (id, tls) = (key::CERTIFICATE_ID.key(), key::TLS_PORTS.key());
+            let id = key::CERTIFICATE_ID.key();
+            let tls = key::TLS_PORTS.key();
             annotations.warning(format!(
                 "annotation {id} or {} has no effect: no port of the Service speaks TLS; add port 443, or set annotation {tls}",
                 key::CERTIFICATE_NAME.key()
@@ -207,11 +206,10 @@ fn ports(service: &Service, annotations: &mut Annotations<'_>) -> Vec<ServicePor
 impl Protocols {
     fn of(annotations: &mut Annotations<'_>, has_certificate: bool, ports: &[ServicePort]) -> Self {
         let passthrough = annotations.get(&key::TLS_PASSTHROUGH).unwrap_or_default();
-        let (http, http2) = (
-            annotations.get(&key::HTTP_PORTS),
-            annotations.get(&key::HTTP2_PORTS),
-        );
-        let (http, http2) = (http.unwrap_or_default(), http2.unwrap_or_default());
+        let http = annotations.get(&key::HTTP_PORTS);
+        let http2 = annotations.get(&key::HTTP2_PORTS);
+        let http = http.unwrap_or_default();
+        let http2 = http2.unwrap_or_default();
         let mut tls = annotations.get(&key::TLS_PORTS).unwrap_or_default();
         let is_secured = has_certificate || passthrough;
         if is_secured && !annotations.is_set(&key::TLS_PORTS) && !http2.contains(&443) {
@@ -233,15 +231,14 @@ impl Protocols {
             ));
         }
         if has_certificate && passthrough && ports.iter().any(|port| tls.contains(&port.number)) {
-            let (id, tls) = (key::CERTIFICATE_ID.key(), key::TLS_PASSTHROUGH.key());
+            let id = key::CERTIFICATE_ID.key();
+            let tls = key::TLS_PASSTHROUGH.key();
             annotations.mistake(format!(
                 "annotations {id} and {tls} are both set: only one can be"
             ));
         }
-        let (default, http3) = (
-            annotations.get(&key::PROTOCOL).unwrap_or_default(),
-            annotations.get(&key::HTTP3_PORT),
-        );
+        let default = annotations.get(&key::PROTOCOL).unwrap_or_default();
+        let http3 = annotations.get(&key::HTTP3_PORT);
         Self {
             default,
             http,
@@ -396,10 +393,8 @@ fn sticky_sessions(annotations: &mut Annotations<'_>) -> StickySessions {
         }
         return StickySessions::default();
     }
-    let (has_name, has_lifetime) = (
-        annotations.is_set(&key::STICKY_NAME),
-        annotations.is_set(&key::STICKY_TTL),
-    );
+    let has_name = annotations.is_set(&key::STICKY_NAME);
+    let has_lifetime = annotations.is_set(&key::STICKY_TTL);
     let mut require = |key: &str, is_set: bool| {
         if !is_set {
             annotations.mistake(format!(
@@ -439,12 +434,10 @@ fn health_check(
         healthy_threshold: annotations.get(&key::CHECK_HEALTHY).unwrap_or_default(),
         proxy_protocol: None,
     };
-    let (wanted, path) = (
-        annotations.get(&key::CHECK_PORT),
-        annotations
-            .get(&key::CHECK_PATH)
-            .filter(|path| !path.is_empty()),
-    );
+    let wanted = annotations.get(&key::CHECK_PORT);
+    let path = annotations
+        .get(&key::CHECK_PATH)
+        .filter(|path| !path.is_empty());
     let protocol = annotations.get(&key::CHECK_PROTOCOL);
     if !annotations.is_set(&key::CHECK_OVERRIDE) {
         for (setting, is_set) in [
@@ -493,10 +486,8 @@ fn health_check(
 }
 
 fn sources(service: &Service, annotations: &mut Annotations<'_>) -> Sources {
-    let (mut allow, deny) = (
-        annotations.get(&key::ALLOW_RULES).unwrap_or_default(),
-        annotations.get(&key::DENY_RULES),
-    );
+    let mut allow = annotations.get(&key::ALLOW_RULES).unwrap_or_default();
+    let deny = annotations.get(&key::DENY_RULES);
     match configured_source_ranges(service) {
         Ok(ranges) if ranges.is_empty() => {}
         Ok(ranges) if allows_all(&ranges) => allow = Vec::new(),

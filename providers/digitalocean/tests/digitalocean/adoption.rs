@@ -182,7 +182,8 @@ async fn plan_says_that_the_named_load_balancer_does_not_exist() {
     let provider = harness.started().await;
     let service = service(&[(ID, "5c2b8a1e-0000-4000-8000-000000000000")]);
     harness.cluster.set_services([service.clone()]);
-    let (nodes, cluster) = (harness.cluster.nodes(), cluster());
+    let nodes = harness.cluster.nodes();
+    let cluster = cluster();
     let request = LoadBalancerRequest {
         cluster: &cluster,
         service: &service,

@@ -63,10 +63,8 @@ impl Harness {
     }
 
     pub(crate) fn setup(&self) -> Setup {
-        let (environment, adoptable_tag) = (
-            Environment::of(self.variables.clone()),
-            self.adoptable_tag.clone(),
-        );
+        let environment = Environment::of(self.variables.clone());
+        let adoptable_tag = self.adoptable_tag.clone();
         Setup {
             environment,
             adoptable_tag,
@@ -156,7 +154,8 @@ impl Harness {
     ) -> Result<Option<LoadBalancerStatus>> {
         self.cluster
             .set_services([service.clone()].into_iter().chain(others.iter().cloned()));
-        let (nodes, cluster) = (self.cluster.nodes(), cluster());
+        let nodes = self.cluster.nodes();
+        let cluster = cluster();
         let request = LoadBalancerRequest {
             cluster: &cluster,
             service,
@@ -172,7 +171,8 @@ impl Harness {
         provider: &DigitalOcean,
         service: &Service,
     ) -> Result<()> {
-        let (nodes, cluster) = (self.cluster.nodes(), cluster());
+        let nodes = self.cluster.nodes();
+        let cluster = cluster();
         let request = LoadBalancerRequest {
             cluster: &cluster,
             service,

@@ -134,10 +134,8 @@ async fn load_balancer_that_was_deleted_in_the_cloud_is_created_again() {
     let provider = harness.started().await;
     let mut service = service(&[]);
     harness.ensure(&provider, &mut service).await.unwrap();
-    let (before, name) = (
-        id_of(&service),
-        harness.load_balancer()["name"].as_str().unwrap().to_owned(),
-    );
+    let before = id_of(&service);
+    let name = harness.load_balancer()["name"].as_str().unwrap().to_owned();
     harness.fake.delete_load_balancer(&name);
     let provider = harness.started().await;
     harness.ensure(&provider, &mut service).await.unwrap();

@@ -42,11 +42,9 @@ pub(crate) fn pool_instances(cloud: &mut Gcp, request: &ApiRequest) -> Answer {
     if let Some(repeated) = cloud.repeated(request) {
         return repeated;
     }
-    let (path, urls, adds) = (
-        target(request),
-        urls(cloud, request),
-        request.path.ends_with("/addInstance"),
-    );
+    let path = target(request);
+    let urls = urls(cloud, request);
+    let adds = request.path.ends_with("/addInstance");
     cloud.object(&path)?;
     if urls.len() > 1000 {
         return Err(refuse(400, "invalid", "at most 1000 instances"));
@@ -71,7 +69,8 @@ pub(crate) fn set_labels(cloud: &mut Gcp, request: &ApiRequest) -> Answer {
     if let Some(repeated) = cloud.repeated(request) {
         return repeated;
     }
-    let (path, fresh) = (target(request), fingerprint(cloud));
+    let path = target(request);
+    let fresh = fingerprint(cloud);
     let rule = cloud.object(&path)?;
     if rule["labelFingerprint"] != request.body["labelFingerprint"] {
         return Err(refuse(
@@ -97,11 +96,9 @@ pub(crate) fn group_instances(cloud: &mut Gcp, request: &ApiRequest) -> Answer {
     if let Some(repeated) = cloud.repeated(request) {
         return repeated;
     }
-    let (path, urls, adds) = (
-        target(request),
-        urls(cloud, request),
-        request.path.ends_with("/addInstances"),
-    );
+    let path = target(request);
+    let urls = urls(cloud, request);
+    let adds = request.path.ends_with("/addInstances");
     let known = cloud.object(&path)?["members"].clone();
     let is_member = |url: &String| array(&known).any(|object| object == url.as_str());
     check_instances(

@@ -34,10 +34,8 @@ pub(crate) fn fits(object: &Value, filter: &str) -> Result<bool, Refused> {
     };
     let (key, rest) = rest.split_once(' ').ok_or_else(wrong)?;
     let (operator, wanted) = rest.split_once(' ').ok_or_else(wrong)?;
-    let (has, wanted) = (
-        object[key].as_str().unwrap_or_default(),
-        wanted.trim_matches('"'),
-    );
+    let has = object[key].as_str().unwrap_or_default();
+    let wanted = wanted.trim_matches('"');
     match operator {
         "=" => Ok(has == wanted),
         "eq" => Ok(Regex::new(&format!("^(?:{wanted})$"))
@@ -157,7 +155,8 @@ pub(crate) fn create(cloud: &mut Gcp, request: &ApiRequest) -> Answer {
     if let Some(repeated) = cloud.repeated(request) {
         return repeated;
     }
-    let (collection, mut body) = (Gcp::path(request), request.body.clone());
+    let collection = Gcp::path(request);
+    let mut body = request.body.clone();
     let name = body["name"].as_str().unwrap_or_default().to_owned();
     if !is_name(&name) {
         return Err(invalid(format!(
@@ -172,7 +171,8 @@ pub(crate) fn create(cloud: &mut Gcp, request: &ApiRequest) -> Answer {
             format!("The resource 'projects/{path}' already exists"),
         ));
     }
-    let (hop, instances) = (body["nextHopInstance"].take(), body["instances"].take());
+    let hop = body["nextHopInstance"].take();
+    let instances = body["instances"].take();
     if let Some(url) = hop.as_str() {
         body["nextHopInstance"] = cloud.resolved(request, url).into();
     }

@@ -228,7 +228,8 @@ impl Gcp {
     ) -> Answer {
         let name = format!("operation-{}", self.number());
         let parts: Vec<_> = target.split('/').collect();
-        let (project, scope) = (parts[0], parts[1..parts.len() - 2].join("/"));
+        let project = parts[0];
+        let scope = parts[1..parts.len() - 2].join("/");
         let path = format!("{project}/{scope}/operations/{name}");
         let kind = if request.route.starts_with("DELETE") {
             "delete"
@@ -296,13 +297,15 @@ impl Gcp {
         if let Some(code) = &pending.operation.error {
             pending.shown["error"] = json!({"errors": [{"code": code, "message": "it failed"}]});
             pending.shown["httpErrorStatusCode"] = 400.into();
-            let (path, before) = (pending.creates.take(), pending.changes.take());
+            let path = pending.creates.take();
+            let before = pending.changes.take();
             path.iter().for_each(|path| drop(self.objects.remove(path)));
             self.objects.extend(before);
             self.note_cuts();
             return;
         }
-        let (deletes, creates) = (pending.deletes.take(), pending.creates.take());
+        let deletes = pending.deletes.take();
+        let creates = pending.creates.take();
         if let Some(path) = deletes {
             self.objects.remove(&path);
         }
@@ -623,14 +626,12 @@ impl Cloud for Gcp {
     }
 
     fn render_refusal(_: &ApiRequest, refused: Refused) -> Reply {
-        let (status, reason) = (
-            refused.status.unwrap_or(400),
-            if refused.code.is_empty() {
-                "invalid"
-            } else {
-                &*refused.code
-            },
-        );
+        let status = refused.status.unwrap_or(400);
+        let reason = if refused.code.is_empty() {
+            "invalid"
+        } else {
+            &*refused.code
+        };
         let message = if refused.message.is_empty() {
             reason.to_owned()
         } else {

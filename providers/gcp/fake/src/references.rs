@@ -67,7 +67,8 @@ pub(crate) fn check(cloud: &Gcp, path: &str, object: &Value) -> Result<(), Refus
             let service = cloud.objects.get(path_of(
                 object["backendService"].as_str().unwrap_or_default(),
             ));
-            let (protocol, is_both) = (&object["IPProtocol"], object["IPProtocol"] == "L3_DEFAULT");
+            let protocol = &object["IPProtocol"];
+            let is_both = object["IPProtocol"] == "L3_DEFAULT";
             let wanted = if is_both {
                 &json!("UNSPECIFIED")
             } else {
@@ -188,10 +189,8 @@ pub(crate) fn complete(cloud: &mut Gcp, path: &str, object: &mut Value) -> Resul
             object[key] = value;
         }
     };
-    let (project, internal) = (
-        path.split('/').next().unwrap_or_default(),
-        object["loadBalancingScheme"] == "INTERNAL",
-    );
+    let project = path.split('/').next().unwrap_or_default();
+    let internal = object["loadBalancingScheme"] == "INTERNAL";
     match path.rsplit('/').nth(1).unwrap_or_default() {
         "forwardingRules" => {
             default(object, "networkTier", "PREMIUM".into());

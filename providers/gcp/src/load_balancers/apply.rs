@@ -67,10 +67,8 @@ fn is_recent(known: Option<(bool, Instant)>, exists: bool) -> bool {
 
 impl GceLoadBalancers {
     pub(super) async fn carry_out(&self, change: Change<'_>, spec: &Spec) -> Result<Applied> {
-        let (place, names) = (
-            self.api.place().await?,
-            self.names(&change.identity.name).await?,
-        );
+        let place = self.api.place().await?;
+        let names = self.names(&change.identity.name).await?;
         let outcome = change.outcome_of_all();
         if outcome.is_some() && change.actual.is_none() {
             self.check(change, spec).await?;
@@ -176,10 +174,8 @@ impl GceLoadBalancers {
                 "no nodes available: a load balancer is created when the cluster has a Node",
             ));
         }
-        let (place, names) = (
-            self.api.place().await?,
-            self.names(&change.identity.name).await?,
-        );
+        let place = self.api.place().await?;
+        let names = self.names(&change.identity.name).await?;
         for frontend in spec.frontends() {
             let rule: Option<Rule> = self
                 .api

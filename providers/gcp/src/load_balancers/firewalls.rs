@@ -92,10 +92,8 @@ impl GceLoadBalancers {
         names: &LbNames,
     ) {
         for is_ipv6 in [false, true] {
-            let (allowing, denying) = (
-                traffic(names.firewall(is_ipv6)),
-                denial(names.denial(is_ipv6)),
-            );
+            let allowing = traffic(names.firewall(is_ipv6));
+            let denying = denial(names.denial(is_ipv6));
             let Some(seen) = seen.filter(|_| !desired.resources.contains_key(&denying)) else {
                 continue;
             };
@@ -131,10 +129,8 @@ impl GceLoadBalancers {
         let place = self.api.place().await?;
         let mut body = body(firewall, settings);
         let command = command(&method, firewall, &body, &place);
-        let (text, reason) = (
-            format!("Firewall change required by security admin: `{command}`"),
-            "LoadBalancerManualChange",
-        );
+        let text = format!("Firewall change required by security admin: `{command}`");
+        let reason = "LoadBalancerManualChange";
         body["network"] = place.network.as_str().into();
         let is_deletion = method == Method::DELETE;
         let call = match method {

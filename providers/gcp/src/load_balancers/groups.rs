@@ -146,7 +146,8 @@ impl Groups {
         cluster_id: &str,
         nodes: Option<&BTreeSet<String>>,
     ) -> Result<Members> {
-        let (config, own) = (&self.api.config, group(cluster_id));
+        let config = &self.api.config;
+        let own = group(cluster_id);
         let pattern = match &config.groups_prefix {
             _ if config.skips_groups => format!("{own}.*"),
             Some(prefix) => format!("{prefix}.*"),
@@ -208,7 +209,8 @@ impl Groups {
 
     /// Deletes the groups of the cluster. Those to which a backend service refers are an error, and stay.
     pub(super) async fn delete(&self, cluster_id: &str) -> Result<()> {
-        let (place, mut outcome) = (self.api.place().await?, Ok(()));
+        let place = self.api.place().await?;
+        let mut outcome = Ok(());
         for (zone, name) in self.named(&group(cluster_id)).await? {
             let call = place.action(Method::DELETE, GROUP, GROUP.one, &zone, &name);
             outcome = outcome.and(self.api.remove(call).await);
@@ -225,7 +227,8 @@ impl DocumentStore for Groups {
 
     async fn read(&self, key: &GroupKey) -> Result<Versioned<Group>> {
         let found = self.find(key).await?;
-        let (exists, seen) = (found.is_some(), found.unwrap_or_default());
+        let exists = found.is_some();
+        let seen = found.unwrap_or_default();
         Ok(Versioned {
             document: Group {
                 exists,

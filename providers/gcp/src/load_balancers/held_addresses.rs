@@ -22,10 +22,8 @@ impl Session<'_> {
         if !self.addresses(ip).await?.is_empty() {
             return Ok(());
         }
-        let (is_ipv6, is_internal) = (
-            is_ipv6(name),
-            rule.text("loadBalancingScheme") == Some("INTERNAL"),
-        );
+        let is_ipv6 = is_ipv6(name);
+        let is_internal = rule.text("loadBalancingScheme") == Some("INTERNAL");
         let subnetwork = rule.text("subnetwork").filter(|_| is_internal || is_ipv6);
         let body = without_nulls(json!({
             "name": name, "address": ip, "description": service_description(&self.spec.service),
@@ -66,10 +64,8 @@ impl Session<'_> {
                 self.place.region
             )));
         };
-        let (tier, wanted) = (
-            address["networkTier"].as_str().unwrap_or("PREMIUM"),
-            self.spec.tier.as_deref().unwrap_or("PREMIUM"),
-        );
+        let tier = address["networkTier"].as_str().unwrap_or("PREMIUM");
+        let wanted = self.spec.tier.as_deref().unwrap_or("PREMIUM");
         if tier != wanted {
             let key = crate::annotations::NETWORK_TIER.key();
             return Err(Error::invalid(format!(

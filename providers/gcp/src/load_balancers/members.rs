@@ -245,7 +245,8 @@ impl Session<'_> {
     /// a backend service. Members that are no Nodes of the cluster any more are removed: a new load balancer would send
     /// traffic to them.
     async fn fill_groups(&self, targets: &Targets) -> Result<Vec<Value>> {
-        let (nodes, zones) = (self.cloud.balanced_nodes(), by_zone(targets));
+        let nodes = self.cloud.balanced_nodes();
+        let zones = by_zone(targets);
         let mut others = self
             .cloud
             .groups
@@ -267,7 +268,8 @@ impl Session<'_> {
                 continue;
             }
             groups.insert((zone.clone(), self.names.group()));
-            let (nodes, prefix) = (nodes.clone(), format!("{zone}:"));
+            let nodes = nodes.clone();
+            let prefix = format!("{zone}:");
             let edit = move |members: &mut BTreeSet<String>| {
                 members.retain(|member| {
                     nodes

@@ -74,19 +74,19 @@ pub(crate) fn load_balancers(
     kubernetes: &Kubernetes,
     caches: &Arc<OnceLock<Arc<dyn Caches>>>,
 ) -> LoadBalancerEngine {
-    let (api, machines) = (
-        instances.source().api.clone(),
-        Arc::new(instances.source().clone()),
-    );
+    let api = instances.source().api.clone();
+    let machines = Arc::new(instances.source().clone());
     let groups = SharedDocuments::new(Groups {
         api: api.clone(),
         members: Cached::default(),
     });
     let deduplicator = EventDeduplicator::new(kubernetes.cluster.events().clone());
-    let (instances, kubernetes, caches) =
-        (instances.clone(), kubernetes.clone(), Arc::clone(caches));
-    let (kept_firewalls, released, shared) =
-        (Mutex::default(), Mutex::default(), KeyedLock::default());
+    let instances = instances.clone();
+    let kubernetes = kubernetes.clone();
+    let caches = Arc::clone(caches);
+    let kept_firewalls = Mutex::default();
+    let released = Mutex::default();
+    let shared = KeyedLock::default();
     let cloud = GceLoadBalancers {
         api,
         instances,
@@ -104,7 +104,8 @@ pub(crate) fn load_balancers(
 /// Returns the target that an instance is: `zone:name`.
 fn target(path: &str) -> Option<String> {
     let mut parts = path.rsplit('/');
-    let (name, zone) = (parts.next()?, parts.find(|part| *part != "instances")?);
+    let name = parts.next()?;
+    let zone = parts.find(|part| *part != "instances")?;
     Some(format!("{zone}:{name}"))
 }
 
@@ -176,7 +177,8 @@ impl GceLoadBalancers {
     }
 
     fn warn_of_options(&self, service: &Service) {
-        let (subject, reason) = (EventSubject::Service(service), "ILBOptionsIgnored");
+        let subject = EventSubject::Service(service);
+        let reason = "ILBOptionsIgnored";
         let text = "The network has no subnetworks: global access and subnetwork of the load balancer are ignored";
         if self.deduplicator.is_first(subject, reason, text) {
             self.kubernetes
@@ -192,7 +194,8 @@ impl GceLoadBalancers {
         names: &LbNames,
         place: &Place,
     ) -> Result<ResourceGraph> {
-        let (spec, config) = (&input.spec.fitted(place)?, &self.api.config);
+        let spec = &input.spec.fitted(place)?;
+        let config = &self.api.config;
         if place.is_legacy && spec.is_internal && (spec.has_global_access || spec.subnet.is_some())
         {
             self.warn_of_options(input.request.service);
@@ -209,7 +212,8 @@ impl GceLoadBalancers {
         let mut graph = ResourceGraph::default();
         for frontend in spec.frontends() {
             let Frontend { is_ipv6, backend } = frontend;
-            let (check, pool) = (names.check_of(spec, backend), names.pool(spec, backend));
+            let check = names.check_of(spec, backend);
+            let pool = names.pool(spec, backend);
             let (description, of_check) = match (backend.has_groups(), spec.check) {
                 (true, None) => (String::new(), Some(String::new())),
                 (true, Some(_)) => (service_description(&spec.service), Some(String::new())),
@@ -304,10 +308,8 @@ impl GceLoadBalancers {
             .collect();
         released.retain(|name| names.contains(name));
         others.iter().any(|other| {
-            let (own, type_) = (
-                default_load_balancer_name(other),
-                other.spec.as_ref().and_then(|spec| spec.type_.as_deref()),
-            );
+            let own = default_load_balancer_name(other);
+            let type_ = other.spec.as_ref().and_then(|spec| spec.type_.as_deref());
             let is_leaving =
                 other.metadata.deletion_timestamp.is_some() || type_ != Some("LoadBalancer");
             let has_pool =
@@ -353,7 +355,8 @@ impl GceLoadBalancers {
         is_leaving: bool,
     ) -> BoxFuture<'a, Result<Option<ObservedLoadBalancer>>> {
         let read = async move {
-            let (place, names) = (self.api.place().await?, self.names(name).await?);
+            let place = self.api.place().await?;
+            let names = self.names(name).await?;
             let snapshot = Snapshot::of_one(self, &place, &names, is_leaving).await?;
             let found = snapshot.actual(&names, self.api.config.removes_denials)?;
             let kept = self.kept_firewalls.lock();
@@ -403,11 +406,10 @@ impl LoadBalancerCloud for GceLoadBalancers {
         if input.spec.is_elsewhere {
             return Err(Error::implemented_elsewhere());
         }
-        let (place, names) = (
-            self.api.place().await?,
-            self.names(&default_load_balancer_name(input.request.service))
-                .await?,
-        );
+        let place = self.api.place().await?;
+        let names = self
+            .names(&default_load_balancer_name(input.request.service))
+            .await?;
         match input.scope {
             Scope::Everything => self.whole(input, &names, &place).await,
             Scope::Targets => {
@@ -539,8 +541,8 @@ impl LoadBalancerCloud for GceLoadBalancers {
     async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>> {
         match query {
             Query::All(sets) => {
-                let (place, cluster_id) =
-                    (self.api.place().await?, self.kubernetes.cluster_id().await?);
+                let place = self.api.place().await?;
+                let cluster_id = self.kubernetes.cluster_id().await?;
                 let snapshot = Snapshot::of_all(self, &place, &cluster_id).await?;
                 let mut all = Vec::new();
                 for name in snapshot.names() {

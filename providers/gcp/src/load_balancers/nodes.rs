@@ -48,10 +48,8 @@ impl GceLoadBalancers {
         } else {
             usize::MAX
         };
-        let (mut zones, mut all) = (
-            BTreeMap::<String, usize>::new(),
-            known.iter().filter_map(target).collect::<Vec<_>>(),
-        );
+        let mut zones = BTreeMap::<String, usize>::new();
+        let mut all = known.iter().filter_map(target).collect::<Vec<_>>();
         all.sort();
         all.retain(|target| {
             let count = zones
@@ -94,7 +92,8 @@ impl GceLoadBalancers {
             .instances
             .find_all(nodes, false, Priority::Ordinary)
             .await;
-        let (mut tags, mut without) = (BTreeSet::new(), None);
+        let mut tags = BTreeSet::new();
+        let mut without = None;
         for (node, found) in nodes.iter().zip(found) {
             let instance = match found {
                 Ok(Found::Present(instance)) => instance,
@@ -186,10 +185,8 @@ impl GceLoadBalancers {
     }
 
     fn warn_of_node(&self, node: &Node, text: &str) {
-        let (subject, text) = (
-            EventSubject::Node(node),
-            format!("load balancers leave the Node out: {text}"),
-        );
+        let subject = EventSubject::Node(node);
+        let text = format!("load balancers leave the Node out: {text}");
         if self.deduplicator.is_first(subject, LEFT_OUT, &text) {
             self.kubernetes
                 .cluster

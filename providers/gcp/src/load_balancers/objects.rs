@@ -216,7 +216,8 @@ impl Pool {
 impl Check {
     /// Returns the check of a path and a port on each Node.
     pub(super) fn new(is_legacy: bool, path: &str, port: i32, description: String) -> Self {
-        let (port, path) = (Some(port), Some(path.to_owned()));
+        let port = Some(port);
+        let path = Some(path.to_owned());
         let own = |flag: bool| {
             if flag {
                 (port, path.clone())

@@ -270,7 +270,8 @@ impl Snapshot {
         cluster_id: &str,
         age: Duration,
     ) -> Result<Self> {
-        let (group, config) = (super::names::group(cluster_id), &cloud.api.config);
+        let group = super::names::group(cluster_id);
+        let config = &cloud.api.config;
         let is_read = |name: &str| {
             name == group
                 || config.skips_groups
@@ -387,7 +388,8 @@ impl Snapshot {
             }
         }
         for is_ipv6 in [false, true] {
-            let (allowing, denying) = (names.firewall(is_ipv6), names.denial(is_ipv6));
+            let allowing = names.firewall(is_ipv6);
+            let denying = names.denial(is_ipv6);
             if let Some(firewall) = self.firewalls.get(&allowing) {
                 graph = graph.resource(traffic(allowing), firewall.observed()?);
             }

@@ -133,10 +133,8 @@ impl Spec {
         } else {
             BOTH
         };
-        let (kind, class) = (
-            annotations.get(&key::TYPE),
-            spec.load_balancer_class.as_deref(),
-        );
+        let kind = annotations.get(&key::TYPE);
+        let class = spec.load_balancer_class.as_deref();
         if class == Some(EXTERNAL_CLASS) && kind == Some(true) {
             annotations.warning(format!(
                 "annotation {}: Internal has no effect: spec.loadBalancerClass {EXTERNAL_CLASS} is external",
@@ -176,10 +174,8 @@ impl Spec {
             spec.ip_family_policy.as_deref() == Some("PreferDualStack") && wants("IPv4");
         let admits =
             |is_ipv6: bool| is_open || ranges.iter().any(|range| range.addr().is_ipv6() == is_ipv6);
-        let (is_standard, has_stack) = (
-            !is_internal && tier.as_deref() == Some("STANDARD"),
-            config.stack != StackType::Ipv4Only,
-        );
+        let is_standard = !is_internal && tier.as_deref() == Some("STANDARD");
+        let has_stack = config.stack != StackType::Ipv4Only;
         let has_ipv6 =
             has_stack && wants("IPv6") && (!is_preferred || (admits(true) && !is_standard));
         let has_ipv4 = !has_ipv6 || wants("IPv4");

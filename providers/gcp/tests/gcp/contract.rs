@@ -102,7 +102,8 @@ async fn every_request_and_answer_fits_the_description() {
     let variable = |name: &str| {
         std::env::var(format!("CCM_TEST_GCP_{name}")).expect("the variables of this test")
     };
-    let (proxy, upstream) = (variable("PROXY"), variable("UPSTREAM"));
+    let proxy = variable("PROXY");
+    let upstream = variable("UPSTREAM");
     let harness = crate::families::dual_stack("EXTERNAL")
         .set("api-endpoint", &format!("{proxy}/compute/v1/"))
         .set("GCE_METADATA_HOST", &upstream);

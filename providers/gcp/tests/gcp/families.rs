@@ -57,13 +57,12 @@ fn changed(kind: &[(&str, &str)], before: &Service, more: Value) -> Service {
 #[tokio::test(start_paused = true)]
 async fn tcp_and_udp_ports_share_one_rule_and_one_address() {
     for kind in kinds() {
-        let (harness, mut web) = (Harness::new(), service(kind, json!({"ports": dns()})));
+        let harness = Harness::new();
+        let mut web = service(kind, json!({"ports": dns()}));
         let provider = harness.started().await;
         let status = harness.ensure(&provider, &mut web).await.unwrap();
-        let (rule, pool) = (
-            harness.object(&format!("forwardingRules/{LB}")),
-            harness.object(&format!("backendServices/{LB}")),
-        );
+        let rule = harness.object(&format!("forwardingRules/{LB}"));
+        let pool = harness.object(&format!("backendServices/{LB}"));
         assert_eq!(
             (&rule["IPProtocol"], &rule["allPorts"]),
             (&json!("L3_DEFAULT"), &json!(true))
@@ -104,7 +103,8 @@ async fn tcp_and_udp_ports_share_one_rule_and_one_address() {
 
 #[tokio::test(start_paused = true)]
 async fn mixed_external_service_becomes_internal_and_back() {
-    let (harness, mut web) = (Harness::new(), service(&[], json!({"ports": dns()})));
+    let harness = Harness::new();
+    let mut web = service(&[], json!({"ports": dns()}));
     let provider = harness.started().await;
     harness.ensure(&provider, &mut web).await.unwrap();
     // Kind and ports change together.
@@ -130,7 +130,8 @@ async fn mixed_external_service_becomes_internal_and_back() {
 #[tokio::test(start_paused = true)]
 async fn dual_stack_service_has_an_address_of_each_family() {
     for kind in kinds() {
-        let (harness, mut web) = (dual_stack(access(kind)), service(kind, dual()));
+        let harness = dual_stack(access(kind));
+        let mut web = service(kind, dual());
         let provider = harness.started().await;
         let status = harness.ensure(&provider, &mut web).await.unwrap();
         let found = addresses(&status);
@@ -181,10 +182,8 @@ async fn dual_stack_service_has_an_address_of_each_family() {
 #[tokio::test(start_paused = true)]
 async fn ipv6_only_service_has_only_an_ipv6_address() {
     for kind in kinds() {
-        let (harness, mut web) = (
-            dual_stack(access(kind)),
-            service(kind, json!({"ipFamilies": ["IPv6"]})),
-        );
+        let harness = dual_stack(access(kind));
+        let mut web = service(kind, json!({"ipFamilies": ["IPv6"]}));
         let provider = harness.started().await;
         let found = addresses(&harness.ensure(&provider, &mut web).await.unwrap());
         assert!(found.len() == 1 && found[0].contains(':'), "{found:?}");

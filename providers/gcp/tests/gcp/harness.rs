@@ -73,7 +73,8 @@ impl ClientBuilder for Kubernetes {
 #[async_trait]
 impl KubernetesApi for Kubernetes {
     async fn send(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>> {
-        let (path, body) = (request.uri().path().to_owned(), request.body());
+        let path = request.uri().path().to_owned();
+        let body = request.body();
         let body: Value = serde_json::from_slice(body).unwrap_or_default();
         let mut map = self.0.config_map.lock();
         let (status, answer) = match request.method().as_str() {
@@ -162,10 +163,8 @@ impl Harness {
             path: "gce.conf".into(),
             text: format!("[global]\n{lines}"),
         };
-        let (environment, flags) = (
-            Environment::of(self.variables.clone()),
-            Environment::of(self.flags.clone()),
-        );
+        let environment = Environment::of(self.variables.clone());
+        let flags = Environment::of(self.flags.clone());
         let metrics = Arc::clone(&self.series) as Arc<dyn CloudMetrics>;
         Setup {
             environment,
@@ -184,10 +183,8 @@ impl Harness {
     pub(crate) async fn started_with(&self, connector: Arc<dyn Connector>) -> Gce {
         let setup = self.setup();
         let provider = Gce::new(Config::read(&setup).unwrap(), &setup, &connector).unwrap();
-        let (clients, events) = (
-            Arc::new(Kubernetes(Arc::clone(&self.objects))),
-            Arc::clone(&self.objects),
-        );
+        let clients = Arc::new(Kubernetes(Arc::clone(&self.objects)));
+        let events = Arc::clone(&self.objects);
         let cluster_cidrs = vec!["10.244.0.0/16".to_owned()];
         let context = Context {
             cluster: cluster(),
@@ -247,7 +244,8 @@ impl Harness {
         provider: &Gce,
         service: &mut Service,
     ) -> Result<LoadBalancerStatus> {
-        let (nodes, cluster) = (self.objects.nodes(), cluster());
+        let nodes = self.objects.nodes();
+        let cluster = cluster();
         let before = service.clone();
         let request = self.request(&before, &nodes, &cluster);
         let status = provider
@@ -261,7 +259,8 @@ impl Harness {
     }
 
     pub(crate) async fn update(&self, provider: &Gce, service: &Service) -> Result<()> {
-        let (nodes, cluster) = (self.objects.nodes(), cluster());
+        let nodes = self.objects.nodes();
+        let cluster = cluster();
         provider
             .load_balancers()
             .unwrap()

@@ -37,16 +37,12 @@ fn names(value: &Value) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn external_service_gets_rule_pool_check_and_firewalls_of_the_go_program() {
-    let (harness, mut web) = (
-        Harness::new(),
-        service(&[], json!({"ports": ports(&[8081, 8082, 8083, 443])})),
-    );
+    let harness = Harness::new();
+    let mut web = service(&[], json!({"ports": ports(&[8081, 8082, 8083, 443])}));
     let provider = harness.started().await;
     harness.ensure(&provider, &mut web).await.unwrap();
-    let (rule, pool) = (
-        harness.object(&format!("forwardingRules/{LB}")),
-        harness.object(&format!("targetPools/{LB}")),
-    );
+    let rule = harness.object(&format!("forwardingRules/{LB}"));
+    let pool = harness.object(&format!("targetPools/{LB}"));
     assert_eq!(
         (
             &rule["portRange"],
@@ -113,17 +109,13 @@ async fn external_service_gets_rule_pool_check_and_firewalls_of_the_go_program()
 
 #[tokio::test(start_paused = true)]
 async fn internal_service_gets_groups_backend_service_and_rule_of_the_go_program() {
-    let (harness, mut web) = (
-        Harness::new(),
-        service(&[INTERNAL], json!({"ports": ports(&[80, 443])})),
-    );
+    let harness = Harness::new();
+    let mut web = service(&[INTERNAL], json!({"ports": ports(&[80, 443])}));
     harness.add_node("worker-3", "us-central1-b");
     let provider = harness.started().await;
     harness.ensure(&provider, &mut web).await.unwrap();
-    let (rule, backend) = (
-        harness.object(&format!("forwardingRules/{LB}")),
-        harness.object(&format!("backendServices/{LB}")),
-    );
+    let rule = harness.object(&format!("forwardingRules/{LB}"));
+    let backend = harness.object(&format!("backendServices/{LB}"));
     assert_eq!(
         (
             &rule["ports"],
@@ -167,10 +159,8 @@ async fn internal_service_gets_groups_backend_service_and_rule_of_the_go_program
 #[tokio::test(start_paused = true)]
 async fn change_of_ports_keeps_the_address_and_releases_it_again() {
     for kind in [&[][..], &[INTERNAL]] {
-        let (harness, mut web) = (
-            Harness::new(),
-            service(kind, json!({"ports": ports(&[80])})),
-        );
+        let harness = Harness::new();
+        let mut web = service(kind, json!({"ports": ports(&[80])}));
         let provider = harness.started().await;
         harness.ensure(&provider, &mut web).await.unwrap();
         let before = ip(&web);
@@ -191,7 +181,8 @@ async fn change_of_ports_keeps_the_address_and_releases_it_again() {
 #[tokio::test(start_paused = true)]
 async fn session_affinity_replaces_a_target_pool_and_changes_a_backend_service() {
     for (kind, path) in [(&[][..], "targetPools"), (&[INTERNAL], "backendServices")] {
-        let (harness, mut web) = (Harness::new(), service(kind, json!({})));
+        let harness = Harness::new();
+        let mut web = service(kind, json!({}));
         let provider = harness.started().await;
         harness.ensure(&provider, &mut web).await.unwrap();
         let before = ip(&web);
@@ -209,7 +200,8 @@ async fn session_affinity_replaces_a_target_pool_and_changes_a_backend_service()
 
 #[tokio::test(start_paused = true)]
 async fn external_becomes_internal_and_back() {
-    let (harness, mut web) = (Harness::new(), service(&[], json!({})));
+    let harness = Harness::new();
+    let mut web = service(&[], json!({}));
     let provider = harness.started().await;
     harness.ensure(&provider, &mut web).await.unwrap();
     let mut inside = service(&[INTERNAL], json!({}));
@@ -240,7 +232,8 @@ async fn external_becomes_internal_and_back() {
 async fn service_of_local_traffic_has_a_health_check_of_its_own() {
     for (kind, path) in [(&[][..], "httpHealthChecks"), (&[INTERNAL], "healthChecks")] {
         let local = json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 30012});
-        let (harness, mut web) = (Harness::new(), service(kind, local));
+        let harness = Harness::new();
+        let mut web = service(kind, local);
         let provider = harness.started().await;
         harness.ensure(&provider, &mut web).await.unwrap();
         let check = harness.object(&format!("global/{path}/{LB}"));
@@ -260,7 +253,8 @@ async fn service_of_local_traffic_has_a_health_check_of_its_own() {
 #[tokio::test(start_paused = true)]
 async fn shared_health_check_goes_with_the_last_service() {
     for kind in [&[][..], &[INTERNAL]] {
-        let (harness, mut web) = (Harness::new(), service(kind, json!({})));
+        let harness = Harness::new();
+        let mut web = service(kind, json!({}));
         let mut mail = service(kind, json!({}));
         (mail.metadata.name, mail.metadata.uid) = (
             Some("mail".into()),
@@ -291,7 +285,8 @@ async fn shared_health_check_goes_with_the_last_service() {
 #[tokio::test(start_paused = true)]
 async fn nodes_join_and_leave_pools_and_groups() {
     for kind in [&[][..], &[INTERNAL]] {
-        let (harness, mut web) = (Harness::new(), service(kind, json!({})));
+        let harness = Harness::new();
+        let mut web = service(kind, json!({}));
         let provider = harness.started().await;
         harness.ensure(&provider, &mut web).await.unwrap();
         harness.add_node("worker-3", "us-central1-b");
@@ -319,7 +314,8 @@ async fn nodes_join_and_leave_pools_and_groups() {
 
 #[tokio::test(start_paused = true)]
 async fn target_pool_is_created_with_200_instances_and_gets_the_rest() {
-    let (harness, mut web) = (Harness::new(), service(&[], json!({})));
+    let harness = Harness::new();
+    let mut web = service(&[], json!({}));
     (3..=201).for_each(|number| harness.add_node(&format!("worker-{number}"), gcp_fake::ZONE));
     let provider = harness.started().await;
     harness.ensure(&provider, &mut web).await.unwrap();
@@ -345,10 +341,8 @@ async fn more_than_five_ports_become_all_ports_and_global_access_replaces_the_ru
         "networking.gke.io/internal-load-balancer-allow-global-access",
         "true",
     );
-    let (harness, mut web) = (
-        Harness::new(),
-        service(&[INTERNAL], json!({"ports": ports(&[1, 2, 3, 4, 5, 6])})),
-    );
+    let harness = Harness::new();
+    let mut web = service(&[INTERNAL], json!({"ports": ports(&[1, 2, 3, 4, 5, 6])}));
     let provider = harness.started().await;
     harness.ensure(&provider, &mut web).await.unwrap();
     let rule = harness.object(&format!("forwardingRules/{LB}"));
@@ -384,10 +378,8 @@ async fn requested_address_must_be_reserved_and_of_the_tier() {
         ),
     ];
     for (tier, annotations, refusal) in table {
-        let (harness, mut web) = (
-            Harness::new(),
-            service(annotations, json!({"loadBalancerIP": "203.0.113.77"})),
-        );
+        let harness = Harness::new();
+        let mut web = service(annotations, json!({"loadBalancerIP": "203.0.113.77"}));
         if let Some(tier) = tier {
             let address =
                 json!({"address": "203.0.113.77", "networkTier": tier, "addressType": "EXTERNAL"});
@@ -415,10 +407,8 @@ async fn requested_address_must_be_reserved_and_of_the_tier() {
 
 #[tokio::test(start_paused = true)]
 async fn firewall_of_a_shared_network_is_left_to_its_administrator() {
-    let (harness, mut web) = (
-        Harness::new().set("network-project-id", "host"),
-        service(&[], json!({})),
-    );
+    let harness = Harness::new().set("network-project-id", "host");
+    let mut web = service(&[], json!({}));
     harness.fake.lock().forbidden = vec!["host".to_owned()];
     let provider = harness.started().await;
     harness.ensure(&provider, &mut web).await.unwrap();
@@ -513,7 +503,8 @@ async fn mistakes_of_a_service_are_refused_before_a_request() {
             "spec.loadBalancerIP",
         ),
     ] {
-        let (harness, mut web) = (Harness::new(), web);
+        let harness = Harness::new();
+        let mut web = web;
         let provider = harness.started().await;
         let error = harness.ensure(&provider, &mut web).await.unwrap_err();
         assert!(
@@ -526,7 +517,8 @@ async fn mistakes_of_a_service_are_refused_before_a_request() {
 
 #[tokio::test(start_paused = true)]
 async fn no_load_balancer_is_created_without_a_node() {
-    let (harness, mut web) = (Harness::new(), service(&[], json!({})));
+    let harness = Harness::new();
+    let mut web = service(&[], json!({}));
     harness.objects.nodes.lock().clear();
     let provider = harness.started().await;
     assert!(harness.ensure(&provider, &mut web).await.is_err());
@@ -535,7 +527,8 @@ async fn no_load_balancer_is_created_without_a_node() {
 
 #[tokio::test(start_paused = true)]
 async fn larger_values_of_a_health_check_are_a_users_and_smaller_ones_are_raised() {
-    let (harness, mut web) = (Harness::new(), service(&[], json!({})));
+    let harness = Harness::new();
+    let mut web = service(&[], json!({}));
     harness
         .ensure(&harness.started().await, &mut web)
         .await
@@ -560,10 +553,8 @@ async fn denial_is_created_with_its_flag_and_deleted_without() {
         "--enable-l4-deny-firewall",
         "--enable-l4-deny-firewall-rollback-cleanup",
     ];
-    let (mut harness, mut web) = (
-        Harness::new().set(flags[0], "true").set(flags[1], "true"),
-        service(&[], json!({})),
-    );
+    let mut harness = Harness::new().set(flags[0], "true").set(flags[1], "true");
+    let mut web = service(&[], json!({}));
     harness
         .ensure(&harness.started().await, &mut web)
         .await
@@ -590,7 +581,8 @@ async fn denial_is_created_with_its_flag_and_deleted_without() {
 
 #[tokio::test(start_paused = true)]
 async fn failed_operation_is_an_error_and_the_next_sync_repairs_it() {
-    let (harness, mut web) = (Harness::new(), service(&[], json!({})));
+    let harness = Harness::new();
+    let mut web = service(&[], json!({}));
     let provider = harness.started().await;
     harness.fake.fault_injector().fail(
         Fault::ends_in_error(
@@ -611,7 +603,8 @@ async fn failed_operation_is_an_error_and_the_next_sync_repairs_it() {
 
 #[tokio::test(start_paused = true)]
 async fn cluster_id_is_created_if_the_config_map_is_missing() {
-    let (harness, mut web) = (Harness::new(), service(&[], json!({})));
+    let harness = Harness::new();
+    let mut web = service(&[], json!({}));
     *harness.objects.config_map.lock() = None;
     harness
         .ensure(&harness.started().await, &mut web)
@@ -656,7 +649,8 @@ async fn class_decides_about_the_kind_if_the_annotation_contradicts_it() {
     ] {
         let class =
             json!({"loadBalancerClass": format!("networking.gke.io/l4-regional-{class}-legacy")});
-        let (harness, mut web) = (Harness::new(), service(annotations, class));
+        let harness = Harness::new();
+        let mut web = service(annotations, class);
         harness
             .ensure(&harness.started().await, &mut web)
             .await
@@ -678,10 +672,8 @@ async fn legacy_network_ignores_options_and_an_event_says_so() {
         ),
         ("networking.gke.io/internal-load-balancer-subnet", "second"),
     ];
-    let (harness, mut web) = (
-        Harness::new().without("subnetwork-name"),
-        service(&options, json!({})),
-    );
+    let harness = Harness::new().without("subnetwork-name");
+    let mut web = service(&options, json!({}));
     let network = json!({"IPv4Range": "10.240.0.0/16"});
     harness
         .fake
@@ -710,7 +702,8 @@ async fn legacy_network_ignores_options_and_an_event_says_so() {
 
 #[tokio::test(start_paused = true)]
 async fn numbers_of_load_balancers_are_metrics_of_the_go_program() {
-    let (harness, mut web) = (Harness::new(), service(&[INTERNAL], json!({})));
+    let harness = Harness::new();
+    let mut web = service(&[INTERNAL], json!({}));
     let provider = harness.started().await;
     harness.ensure(&provider, &mut web).await.unwrap();
     harness.objects.services.lock()[0] = Arc::new(web.clone());
@@ -734,7 +727,8 @@ async fn numbers_of_load_balancers_are_metrics_of_the_go_program() {
 
 #[tokio::test(start_paused = true)]
 async fn firewalls_name_the_longest_tag_of_each_node_that_begins_its_name() {
-    let (harness, mut web) = (Harness::new().without("node-tags"), service(&[], json!({})));
+    let harness = Harness::new().without("node-tags");
+    let mut web = service(&[], json!({}));
     let tags = |object: &mut Value, tags: &[&str]| object["tags"]["items"] = json!(tags);
     let provider = harness.started().await;
     let error = harness
@@ -763,7 +757,8 @@ async fn firewalls_name_the_longest_tag_of_each_node_that_begins_its_name() {
 
 #[tokio::test(start_paused = true)]
 async fn group_has_at_most_1000_nodes_of_a_zone_and_none_of_other_subnetworks() {
-    let (harness, mut web) = (Harness::new(), service(&[INTERNAL], json!({})));
+    let harness = Harness::new();
+    let mut web = service(&[INTERNAL], json!({}));
     (1000..2001).for_each(|number| harness.add_node(&format!("worker-{number}"), gcp_fake::ZONE));
     let mut other = (*harness.objects.nodes.lock()[0]).clone();
     other.labels = [(
@@ -791,7 +786,8 @@ async fn group_has_at_most_1000_nodes_of_a_zone_and_none_of_other_subnetworks() 
 
 /// Adds a load-balanced instance group of somebody else with these instances.
 fn add_group(harness: &Harness, name: &str, members: &[&str]) {
-    let (zone, mut cloud) = (gcp_fake::ZONE, harness.fake.lock());
+    let zone = gcp_fake::ZONE;
+    let mut cloud = harness.fake.lock();
     let members: Vec<_> = members
         .iter()
         .map(|member| cloud.link(&format!("{PROJECT}/zones/{zone}/instances/{member}")))
@@ -863,10 +859,8 @@ async fn groups_of_others_serve_the_instances_that_they_have() {
 
 #[tokio::test(start_paused = true)]
 async fn skipped_groups_are_only_looked_up() {
-    let (harness, mut web) = (
-        Harness::new().set("alpha-features", "SkipIGsManagement"),
-        service(&[INTERNAL], json!({})),
-    );
+    let harness = Harness::new().set("alpha-features", "SkipIGsManagement");
+    let mut web = service(&[INTERNAL], json!({}));
     add_group(
         &harness,
         &format!("k8s-ig--{CLUSTER_ID}-second"),
@@ -890,7 +884,8 @@ async fn skipped_groups_are_only_looked_up() {
 #[tokio::test(start_paused = true)]
 async fn internal_load_balancers_share_a_backend_service_if_asked() {
     let share = ("alpha.cloud.google.com/load-balancer-backend-share", "true");
-    let (harness, mut web) = (Harness::new(), service(&[INTERNAL, share], json!({})));
+    let harness = Harness::new();
+    let mut web = service(&[INTERNAL, share], json!({}));
     let mut mail = service(&[INTERNAL, share], json!({}));
     (mail.metadata.name, mail.metadata.uid) = (
         Some("mail".into()),
@@ -930,7 +925,8 @@ async fn change_of_network_tier_and_of_subnetwork_gives_another_address() {
         (&[][..], &[tier][..], "networkTier", "STANDARD"),
         (&[INTERNAL], &[INTERNAL, subnet], "subnetwork", "second"),
     ] {
-        let (harness, mut web) = (Harness::new(), service(before, json!({})));
+        let harness = Harness::new();
+        let mut web = service(before, json!({}));
         let provider = harness.started().await;
         harness.ensure(&provider, &mut web).await.unwrap();
         let mut changed = Service {
@@ -963,13 +959,12 @@ async fn service_is_annotated_with_its_pool_if_the_flag_is_set() {
         (&[][..], "networking.gke.io/target-pool"),
         (&[INTERNAL], "networking.gke.io/backend-service"),
     ] {
-        let (harness, mut web) = (
-            Harness::new().set("--enable-l4-lb-annotations", "true"),
-            service(kind, json!({})),
-        );
+        let harness = Harness::new().set("--enable-l4-lb-annotations", "true");
+        let mut web = service(kind, json!({}));
         let provider = harness.started().await;
         harness.ensure(&provider, &mut web).await.unwrap();
-        let (nodes, annotated) = (harness.objects.nodes.lock().clone(), Annotated::default());
+        let nodes = harness.objects.nodes.lock().clone();
+        let annotated = Annotated::default();
         let request = LoadBalancerRequest {
             cluster: &cluster,
             service: &web,

@@ -24,7 +24,8 @@ fn changed(kind: &[(&str, &str)], before: &Service, more: Value) -> Service {
 
 #[tokio::test(start_paused = true)]
 async fn deny_firewall_cuts_no_traffic_when_its_flag_changes() {
-    let (mut harness, mut web) = (Harness::new().set(DENY[1], "true"), service(&[], json!({})));
+    let mut harness = Harness::new().set(DENY[1], "true");
+    let mut web = service(&[], json!({}));
     for (denies, priority) in [("false", 1000), ("true", 999), ("false", 1000)] {
         harness = harness.set(DENY[0], denies);
         harness
@@ -44,7 +45,8 @@ async fn deny_firewall_cuts_no_traffic_when_its_flag_changes() {
 
 #[tokio::test(start_paused = true)]
 async fn failed_first_half_of_a_deny_firewall_ends_the_sync() {
-    let (mut harness, mut web) = (Harness::new().set(DENY[1], "true"), service(&[], json!({})));
+    let mut harness = Harness::new().set(DENY[1], "true");
+    let mut web = service(&[], json!({}));
     harness
         .ensure(&harness.started().await, &mut web)
         .await
@@ -96,7 +98,8 @@ async fn address_is_held_until_the_forwarding_rule_is_there_again() {
         (&[], json!({"sessionAffinity": "ClientIP"})),
         (&[INTERNAL], json!({"ports": ports(&[8080])})),
     ] {
-        let (harness, mut web) = (Harness::new(), service(kind, json!({})));
+        let harness = Harness::new();
+        let mut web = service(kind, json!({}));
         let provider = harness.started().await;
         let before = harness.ensure(&provider, &mut web).await.unwrap();
         harness
@@ -119,7 +122,8 @@ async fn address_is_held_until_the_forwarding_rule_is_there_again() {
 
 #[tokio::test(start_paused = true)]
 async fn orphan_address_does_not_block_the_replacement_of_a_forwarding_rule() {
-    let (harness, mut web) = (Harness::new(), service(&[], json!({})));
+    let harness = Harness::new();
+    let mut web = service(&[], json!({}));
     let provider = harness.started().await;
     let before = harness.ensure(&provider, &mut web).await.unwrap();
     let orphan =
@@ -138,7 +142,8 @@ async fn orphan_address_does_not_block_the_replacement_of_a_forwarding_rule() {
 
 /// Adds a Node that no instance is: with another provider ID.
 fn add_bad_node(harness: &Harness, provider_id: &str) {
-    let (name, uid) = ("bad".into(), "uid-bad".into());
+    let name = "bad".into();
+    let uid = "uid-bad".into();
     let node = Node {
         name,
         uid,
@@ -156,10 +161,8 @@ async fn node_that_cannot_be_a_target_is_left_out_of_a_new_load_balancer_with_on
         for (provider_id, is_reported) in
             [(&*missing, true), (&*elsewhere, true), ("aws:///i-1", true)]
         {
-            let (harness, mut web) = (
-                Harness::new().without("node-tags"),
-                service(kind, json!({})),
-            );
+            let harness = Harness::new().without("node-tags");
+            let mut web = service(kind, json!({}));
             for name in ["worker-1", "worker-2"] {
                 harness.fake.lock().change_instance(name, |instance| {
                     instance["tags"]["items"] = json!(["worker"])
@@ -200,7 +203,8 @@ async fn node_that_cannot_be_a_target_is_left_out_of_a_new_load_balancer_with_on
 
 #[tokio::test(start_paused = true)]
 async fn node_without_a_network_tag_is_left_out_of_firewalls_until_it_has_one() {
-    let (harness, mut web) = (Harness::new().without("node-tags"), service(&[], json!({})));
+    let harness = Harness::new().without("node-tags");
+    let mut web = service(&[], json!({}));
     harness.fake.lock().change_instance("worker-1", |instance| {
         instance["tags"]["items"] = json!(["worker"])
     });
@@ -242,7 +246,8 @@ async fn node_without_a_network_tag_is_left_out_of_firewalls_until_it_has_one() 
 async fn kind_of_another_spelling_is_a_mistake_and_targets_still_follow_the_nodes() {
     let key = "networking.gke.io/load-balancer-type";
     for text in ["INTERNAL", "Intern", "true", ""] {
-        let (harness, mut web) = (Harness::new(), service(&[(key, text)], json!({})));
+        let harness = Harness::new();
+        let mut web = service(&[(key, text)], json!({}));
         let error = harness
             .ensure(&harness.started().await, &mut web)
             .await
@@ -253,7 +258,8 @@ async fn kind_of_another_spelling_is_a_mistake_and_targets_still_follow_the_node
         );
         assert_eq!(harness.changes(), [""; 0]);
     }
-    let (harness, mut web) = (Harness::new(), service(&[INTERNAL], json!({})));
+    let harness = Harness::new();
+    let mut web = service(&[INTERNAL], json!({}));
     let provider = harness.started().await;
     harness.ensure(&provider, &mut web).await.unwrap();
     harness.add_node("worker-3", ZONE);
@@ -264,7 +270,8 @@ async fn kind_of_another_spelling_is_a_mistake_and_targets_still_follow_the_node
     let group = harness.object(&format!("zones/{ZONE}/instanceGroups/k8s-ig--{CLUSTER_ID}"));
     assert_eq!(group["members"].as_array().map(Vec::len), Some(3));
     for text in ["External", "external"] {
-        let (harness, mut web) = (Harness::new(), service(&[(key, text)], json!({})));
+        let harness = Harness::new();
+        let mut web = service(&[(key, text)], json!({}));
         harness
             .ensure(&harness.started().await, &mut web)
             .await
@@ -281,7 +288,8 @@ async fn service_without_node_ports_is_served() {
     for kind in [&[][..], &[INTERNAL]] {
         let ports = json!([{"port": 80, "protocol": "TCP"}]);
         let more = json!({"allocateLoadBalancerNodePorts": false, "ports": ports});
-        let (harness, mut web) = (Harness::new(), service(kind, more));
+        let harness = Harness::new();
+        let mut web = service(kind, more);
         harness
             .ensure(&harness.started().await, &mut web)
             .await
@@ -291,7 +299,8 @@ async fn service_without_node_ports_is_served() {
 
 #[tokio::test(start_paused = true)]
 async fn service_whose_forwarding_rule_another_controller_made_gets_nothing() {
-    let (harness, mut web) = (Harness::new(), service(&[], json!({})));
+    let harness = Harness::new();
+    let mut web = service(&[], json!({}));
     let rule = json!({"IPAddress": "203.0.113.9", "IPProtocol": "TCP", "loadBalancingScheme": "EXTERNAL",
         "backendService": "https://www.googleapis.com/compute/v1/projects/demo/regions/us-central1/backendServices/theirs"});
     harness.fake.lock().insert(

@@ -93,10 +93,8 @@ async fn addresses_of_the_family_of_the_stack_come_first() {
             json!([{"externalIpv6": "2600:1900::5"}]);
         object["networkInterfaces"][0]["accessConfigs"] = json!([]);
     };
-    let (v4, v6) = (
-        ["InternalIP 10.128.0.2"],
-        ["InternalIP 2600:1900::5", "ExternalIP 2600:1900::5"],
-    );
+    let v4 = ["InternalIP 10.128.0.2"];
+    let v6 = ["InternalIP 2600:1900::5", "ExternalIP 2600:1900::5"];
     for (stack, expected) in [
         ("IPV4_IPV6", [&v4[..], &v6].concat()),
         ("IPV6", [&v6[..], &v4].concat()),

@@ -162,18 +162,16 @@ impl Model {
     pub(crate) fn add_balancer(&mut self, project: &str, name: &str) -> Balancer {
         let (id, number) = self.next_id(Kind::Balancer);
         let [high, low] = u16::try_from(number).unwrap_or(u16::MAX).to_be_bytes();
-        let (ipv4, ipv6) = (
-            Ipv4Addr::new(198, 19, high, low),
-            Ipv6Addr::new(
-                0x2001,
-                0xdb8,
-                0xffff,
-                0,
-                0,
-                0,
-                u16::from_be_bytes([high, low]),
-                1,
-            ),
+        let ipv4 = Ipv4Addr::new(198, 19, high, low);
+        let ipv6 = Ipv6Addr::new(
+            0x2001,
+            0xdb8,
+            0xffff,
+            0,
+            0,
+            0,
+            u16::from_be_bytes([high, low]),
+            1,
         );
         let pointer = format!(
             "static.{}.{}.{}.{}.clients.example",

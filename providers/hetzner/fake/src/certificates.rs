@@ -52,7 +52,8 @@ impl Model {
     ) -> Certificate {
         let (id, _) = self.next_id(Kind::Certificate);
         let issued = Instant::now() + self.options.action_time;
-        let (labels, domain_names) = (BTreeMap::new(), vec!["example.com".to_owned()]);
+        let labels = BTreeMap::new();
+        let domain_names = vec!["example.com".to_owned()];
         let certificate = Certificate {
             id,
             name: name.to_owned(),

@@ -29,7 +29,8 @@ async fn ask_as(
         .uri(path)
         .header("authorization", format!("Bearer {token}"));
     let answer = router.oneshot(request.body(body).unwrap()).await.unwrap();
-    let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
+    let status = answer.status().as_u16();
+    let headers = answer.headers().clone();
     let bytes = answer
         .into_body()
         .collect()
@@ -139,10 +140,8 @@ async fn what_is_refused_leaves_nothing_behind() {
 #[tokio::test(start_paused = true)]
 async fn private_targets_need_both_ends_in_the_network_and_go_with_it() {
     let fake = Fake::default();
-    let (server, network) = (
-        fake.add_server("worker-1"),
-        fake.add_network("kubernetes", "10.0.0.0/8"),
-    );
+    let server = fake.add_server("worker-1");
+    let network = fake.add_network("kubernetes", "10.0.0.0/8");
     let id = fake.add_load_balancer("web").id;
     let act = async |action: &str, body: Value| {
         ask(

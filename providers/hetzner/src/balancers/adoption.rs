@@ -257,7 +257,8 @@ mod tests {
     #[test]
     fn record_has_room_for_all_ports_in_labels_of_63_characters() {
         for count in [0_u16, 1, 10, 30, 200] {
-            let (mut labels, ports) = (BTreeMap::new(), (0..count).map(|number| 65_535 - number));
+            let mut labels = BTreeMap::new();
+            let ports = (0..count).map(|number| 65_535 - number);
             write(
                 &mut labels,
                 ADOPTED,

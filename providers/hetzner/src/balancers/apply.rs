@@ -70,7 +70,8 @@ impl HcloudLoadBalancers {
 
     /// Returns the operations with the ID of the certificate, which is created before a listener names it.
     async fn resolved(&self, change: Change<'_>, spec: &ServiceSpec) -> Result<Vec<Operation>> {
-        let (mut operations, uid) = (change.operations.to_vec(), change.identity.uid());
+        let mut operations = change.operations.to_vec();
+        let uid = change.identity.uid();
         if operations.iter().any(|operation| {
             operation
                 .resource()
@@ -106,7 +107,8 @@ impl HcloudLoadBalancers {
         actual: &ObservedLoadBalancer,
         now: Timestamp,
     ) -> Result<Applied> {
-        let (identity, callbacks) = (change.identity, change.callbacks);
+        let identity = change.identity;
+        let callbacks = change.callbacks;
         let before = actual.graph.clone().unwrap_or_default();
         let network = change.operations.iter().position(|operation| {
             operation
@@ -213,7 +215,8 @@ impl HcloudLoadBalancers {
         shown: &ObservedLoadBalancer,
         refused: &[(String, Error)],
     ) -> Result<()> {
-        let (service, graph) = (change.identity.service, shown.graph.as_ref());
+        let service = change.identity.service;
+        let graph = shown.graph.as_ref();
         let count = graph
             .map(|graph| graph.targets_of(POOL).len())
             .unwrap_or_default();
@@ -299,7 +302,8 @@ impl HcloudLoadBalancers {
     /// Deletes the load balancer. Its managed certificates are deleted first, while its listeners are still known, so
     /// that an interrupted deletion finds them again.
     async fn remove(&self, change: Change<'_>, actual: &ObservedLoadBalancer) -> Result<Applied> {
-        let (identity, callbacks) = (change.identity, change.callbacks);
+        let identity = change.identity;
+        let callbacks = change.callbacks;
         let graph = actual.graph.clone().unwrap_or_default();
         if graph
             .balancer_attributes()

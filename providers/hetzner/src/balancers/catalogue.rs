@@ -196,7 +196,8 @@ impl Catalogue {
         ids: Option<&[u64]>,
         balancer: &str,
     ) -> Result<PendingEvents> {
-        let (list, mut kept) = (self.certificates.refresh().await?, PendingEvents::default());
+        let list = self.certificates.refresh().await?;
+        let mut kept = PendingEvents::default();
         for certificate in list.iter().filter(|certificate| {
             certificate.is_of(uid) && ids.is_none_or(|ids| ids.contains(&certificate.id))
         }) {

@@ -76,7 +76,8 @@ impl HcloudLoadBalancers {
         servers: Inventory<CloudServers>,
         cluster: ClusterView,
     ) -> Self {
-        let (catalogue, metrics) = (Catalogue::new(api.clone()), api.http.metrics());
+        let catalogue = Catalogue::new(api.clone());
+        let metrics = api.http.metrics();
         let deduplicator = EventDeduplicator::new(cluster.events().clone());
         Self {
             catalogue,
@@ -320,7 +321,8 @@ impl HcloudLoadBalancers {
     /// Reports on each Node of these targets, once for each `subject`, that a load balancer has no room for it.
     fn report_limit(&self, nodes: &[Arc<Node>], targets: &Targets, subject: &str, text: &str) {
         for node in nodes.iter().filter(|node| targets::is_among(node, targets)) {
-            let (about, reason) = (EventSubject::Node(node), "MaxTargetsReached");
+            let about = EventSubject::Node(node);
+            let reason = "MaxTargetsReached";
             if self.deduplicator.is_first(about, reason, subject) {
                 self.deduplicator.warn(true, about, reason, text);
             }
@@ -343,7 +345,8 @@ impl LoadBalancerCloud for HcloudLoadBalancers {
 
     async fn desired(&self, input: &DesiredStateInput<'_, ServiceSpec>) -> Result<ResourceGraph> {
         let LoadBalancerRequest { service, nodes, .. } = *input.request;
-        let (spec, mut pending_events) = (input.spec, PendingEvents::default());
+        let spec = input.spec;
+        let mut pending_events = PendingEvents::default();
         if input.scope == Scope::Targets {
             spec.check_network(self.network()?)?;
             let targets = self.targets(spec, nodes, &mut pending_events).await?;

@@ -185,7 +185,8 @@ impl Reader<'_> {
             Protocol::Tcp
         };
         self.set("health_check.protocol", protocol);
-        let (key, is_spoken) = (key::HEALTH_CHECK_PROTOCOL.key(), protocol != Protocol::Tcp);
+        let key = key::HEALTH_CHECK_PROTOCOL.key();
+        let is_spoken = protocol != Protocol::Tcp;
         let http = Http {
             key,
             protocols: "http or https",
@@ -303,14 +304,16 @@ fn unsupported(service: &Service, read: &mut Annotations<'_>) {
         .session_affinity
         .filter(|session_affinity| !session_affinity.is_empty() && session_affinity != "None")
     {
-        let (sticky, protocol) = (key::HTTP_STICKY_SESSIONS.key(), key::PROTOCOL.key());
+        let sticky = key::HTTP_STICKY_SESSIONS.key();
+        let protocol = key::PROTOCOL.key();
         read.warning(format!(
             "spec.sessionAffinity: {affinity:?} has no effect on the load balancer; use annotation {sticky} with \
              {protocol} http or https"
         ));
     }
     if key::ID.text_on(service).is_some() {
-        let (id, name) = (key::ID.key(), key::NAME.key());
+        let id = key::ID.key();
+        let name = key::NAME.key();
         read.warning(format!(
             "annotation {id} has no effect; choose a load balancer by its name with annotation {name}"
         ));
@@ -339,12 +342,14 @@ impl ServiceSpec {
         let certificates = read.certificates(service, protocol);
         read.listener(protocol);
         // An empty text cancels the variable.
-        let (location, network_zone) = (read.text(&key::LOCATION), read.text(&key::NETWORK_ZONE));
+        let location = read.text(&key::LOCATION);
+        let network_zone = read.text(&key::NETWORK_ZONE);
         if let (Some(_), Some(_)) = (
             key::LOCATION.text_on(service),
             key::NETWORK_ZONE.text_on(service),
         ) {
-            let (location, zone) = (key::LOCATION.key(), key::NETWORK_ZONE.key());
+            let location = key::LOCATION.key();
+            let zone = key::NETWORK_ZONE.key();
             read.annotations.warning(format!(
                 "annotation {zone} has no effect beside {location}; remove one"
             ));

@@ -178,9 +178,8 @@ impl MachineSource for CloudServers {
     type Machine = CloudServer;
 
     async fn list(&self, shared_priority: &SharedPriority) -> Result<ListResult<CloudServer>> {
-        let (call, id) = (Call::get("/servers", &[]), |server: &CloudServer| {
-            server.id.clone()
-        });
+        let call = Call::get("/servers", &[]);
+        let id = |server: &CloudServer| server.id.clone();
         self.api
             .http
             .list(call, "servers", shared_priority, |server| server, id)

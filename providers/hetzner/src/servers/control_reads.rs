@@ -79,7 +79,8 @@ impl Servers {
     /// then the deletion guard's own check is enough.
     fn mixed_cluster(&self) -> Option<(Nodes, Nodes)> {
         self.robot.as_ref()?;
-        let (mut cloud, mut dedicated) = (Nodes::new(), Nodes::new());
+        let mut cloud = Nodes::new();
+        let mut dedicated = Nodes::new();
         for node in self
             .cluster
             .nodes()?

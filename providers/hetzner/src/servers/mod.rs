@@ -88,7 +88,9 @@ impl Servers {
         nodes: &[Arc<Node>],
         request: LookupRequest,
     ) -> (Vec<Option<CloudAnswer>>, Vec<Option<RobotAnswer>>) {
-        let (mut in_cloud, mut in_robot, mut in_either) = (Vec::new(), Vec::new(), Vec::new());
+        let mut in_cloud = Vec::new();
+        let mut in_robot = Vec::new();
+        let mut in_either = Vec::new();
         for (at, node) in nodes.iter().enumerate() {
             match node.provider_id().map(MachineId::read) {
                 None => in_either.push(at),

@@ -159,7 +159,9 @@ impl Scene {
 
     /// Syncs the Service, and returns the addresses and names of the status.
     pub(super) async fn try_ensure(&mut self) -> Result<Vec<LoadBalancerIngress>> {
-        let (service, nodes, cluster) = (self.service.clone(), self.nodes.clone(), kubernetes());
+        let service = self.service.clone();
+        let nodes = self.nodes.clone();
+        let cluster = kubernetes();
         let request = LoadBalancerRequest {
             cluster: &cluster,
             service: &service,
@@ -172,7 +174,9 @@ impl Scene {
 
     /// Plans a sync of the Service.
     pub(super) async fn plan(&mut self) -> Result<Plan> {
-        let (service, nodes, cluster) = (self.service.clone(), self.nodes.clone(), kubernetes());
+        let service = self.service.clone();
+        let nodes = self.nodes.clone();
+        let cluster = kubernetes();
         let request = LoadBalancerRequest {
             cluster: &cluster,
             service: &service,
@@ -192,7 +196,9 @@ impl Scene {
     }
 
     pub(super) async fn try_update(&mut self) -> Result<()> {
-        let (service, nodes, cluster) = (self.service.clone(), self.nodes.clone(), kubernetes());
+        let service = self.service.clone();
+        let nodes = self.nodes.clone();
+        let cluster = kubernetes();
         let request = LoadBalancerRequest {
             cluster: &cluster,
             service: &service,
@@ -203,7 +209,8 @@ impl Scene {
     }
 
     pub(super) async fn try_get(&mut self) -> Result<Option<Vec<String>>> {
-        let (service, cluster) = (self.service.clone(), kubernetes());
+        let service = self.service.clone();
+        let cluster = kubernetes();
         let request = LoadBalancerRequest {
             cluster: &cluster,
             service: &service,
@@ -224,7 +231,8 @@ impl Scene {
     pub(super) async fn try_delete(&mut self) -> Result<()> {
         let now = "2026-11-21T20:00:00Z";
         self.service.metadata.deletion_timestamp = serde_json::from_value(json!(now)).unwrap();
-        let (service, cluster) = (self.service.clone(), kubernetes());
+        let service = self.service.clone();
+        let cluster = kubernetes();
         let request = LoadBalancerRequest {
             cluster: &cluster,
             service: &service,

@@ -128,10 +128,8 @@ pub(crate) fn provider(config: &Config, setup: &Setup, fake: &Fake) -> Hetzner {
 }
 
 pub(crate) fn context(cluster: &Arc<ACluster>) -> Context {
-    let (clients, events) = (
-        Arc::new(NoKubernetes),
-        Arc::clone(cluster) as Arc<dyn Events>,
-    );
+    let clients = Arc::new(NoKubernetes);
+    let events = Arc::clone(cluster) as Arc<dyn Events>;
     let shutdown = Default::default();
     Context {
         cluster: kubernetes(),

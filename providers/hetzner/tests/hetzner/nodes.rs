@@ -130,7 +130,8 @@ async fn a_server_has_no_zone_where_that_is_not_wanted() {
 /// `HCLOUD_INSTANCES_ADDRESS_FAMILY` selects the families.
 #[tokio::test(start_paused = true)]
 async fn public_addresses_are_those_of_the_family_ipv4_first() {
-    let (v4, v6) = ("ExternalIP 203.0.113.7", "ExternalIP 2001:db8:1234::1");
+    let v4 = "ExternalIP 203.0.113.7";
+    let v6 = "ExternalIP 2001:db8:1234::1";
     let table: [(AddressFamily, bool, bool, &[&str]); 6] = [
         (AddressFamily::Ipv4, true, true, &[v4]),
         (AddressFamily::Ipv4, false, true, &[]),

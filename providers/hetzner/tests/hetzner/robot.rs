@@ -194,7 +194,8 @@ async fn a_node_is_told_all_of_its_dedicated_server() {
 
 #[tokio::test(start_paused = true)]
 async fn addresses_of_dedicated_servers_are_those_of_the_family_ipv6_first() {
-    let (v4, v6) = ("ExternalIP 198.51.100.4", "ExternalIP 2a01:db8:1::1");
+    let v4 = "ExternalIP 198.51.100.4";
+    let v6 = "ExternalIP 2a01:db8:1::1";
     let table: [(AddressFamily, &[&str]); 3] = [
         (AddressFamily::Ipv4, &[v4]),
         (AddressFamily::Ipv6, &[v6]),

@@ -427,7 +427,8 @@ async fn a_route_outside_the_clusters_ranges_is_made_and_told_on_the_node() {
 async fn changes_of_the_network_wait_for_each_other() {
     let scene = Scene::new().await;
     let nodes = (1..=12).map(|number| {
-        let (name, pods) = (format!("worker-{number}"), format!("10.244.{number}.0/24"));
+        let name = format!("worker-{number}");
+        let pods = format!("10.244.{number}.0/24");
         (scene.join(&name, &name, &pods).to_string(), name, pods)
     });
     let nodes: Vec<_> = nodes.collect();

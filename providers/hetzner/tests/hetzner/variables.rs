@@ -225,7 +225,8 @@ fn a_network_has_routes_and_is_checked_unless_told_otherwise() {
 
 #[test]
 fn the_modes_of_the_cache_keep_their_meaning() {
-    let (ten, minute) = (Duration::from_secs(10), Duration::from_secs(60));
+    let ten = Duration::from_secs(10);
+    let minute = Duration::from_secs(60);
     let table: &[(Set<'_>, CachePolicy)] = &[
         (&[], CachePolicy::Shared),
         (

@@ -177,7 +177,8 @@ fn address_of_a_node_and_cluster_ip_are_neither_requested_nor_given_out() {
     let spec = dns.spec.get_or_insert_default();
     (spec.type_, spec.cluster_ip) = (Some("ClusterIP".into()), Some("10.0.0.2".into()));
     services.add(&dns);
-    let (services, config) = (Arc::new(services), config("10.0.0.0/24", None));
+    let services = Arc::new(services);
+    let config = config("10.0.0.0/24", None);
     let mut book = AddressBook::default();
     for (ip, user) in [
         ("10.0.0.1", "Node worker-1"),
@@ -234,7 +235,8 @@ fn forward_method_is_that_of_the_annotation_or_else_of_the_environment() {
         (Some("DR"), None, "default/web:DR"),
     ];
     for (annotation, default, expected) in table {
-        let (mut new, mut existing) = (book(&[], &[]), book(&[("web", "10.0.0.1")], &[]));
+        let mut new = book(&[], &[]);
+        let mut existing = book(&[("web", "10.0.0.1")], &[]);
         let mut service = service("web");
         service.metadata.annotations =
             annotation.map(|value| [(FORWARD_METHOD.key().to_owned(), value.to_owned())].into());
@@ -268,7 +270,8 @@ fn service_that_requires_ipv6_is_refused_before_any_request() {
         ["10.0.0.1"]
     );
     let requiring = dual_stack("api", "RequireDualStack");
-    let (mut single, mut fixed) = (service("single"), service("fixed"));
+    let mut single = service("single");
+    let mut fixed = service("fixed");
     single.spec.get_or_insert_default().ip_families = Some(vec!["IPv6".into()]);
     fixed.spec.get_or_insert_default().load_balancer_ip = Some("2001:db8::1".into());
     let table = [

@@ -32,10 +32,8 @@ async fn program_killed_at_any_request_gives_out_no_address_twice_and_ends_in_th
     story(&undisturbed, &run, &services(&undisturbed))
         .await
         .expect("an undisturbed run");
-    let (expected, requests) = (
-        undisturbed.addresses(),
-        run.requests.load(Ordering::Relaxed),
-    );
+    let expected = undisturbed.addresses();
+    let requests = run.requests.load(Ordering::Relaxed);
     assert_eq!(expected.len(), 2, "{expected:?}");
     for crash in (0..requests)
         .flat_map(|number| [Moment::Before, Moment::After].map(|moment| (number, moment)))

@@ -139,11 +139,10 @@ async fn until(what: &str, condition: impl Fn() -> bool) {
 #[ignore = "needs the network namespaces of a test bed, whose directory is in CCM_TEST_NETNS"]
 async fn packets_reach_an_address_before_and_after_a_keepalived_is_killed_and_no_more_after_its_deletion()
  {
-    let (harness, plane) = (Harness::new("10.99.0.150-10.99.0.159"), DataPlane::new());
-    let (program, services) = (
-        harness.start(None).await,
-        ["web", "api"].map(|name| harness.service(name)),
-    );
+    let harness = Harness::new("10.99.0.150-10.99.0.159");
+    let plane = DataPlane::new();
+    let program = harness.start(None).await;
+    let services = ["web", "api"].map(|name| harness.service(name));
     for service in &services {
         program
             .ensure(service)

@@ -54,7 +54,8 @@ async fn services_keep_their_addresses_when_only_the_annotation_is_lost() {
     let harness = Harness::new("10.0.0.0/24");
     let run = harness.start(None).await;
     let services = three_services(&harness, &run).await;
-    let (mut map, before) = (harness.config_map(), harness.addresses());
+    let mut map = harness.config_map();
+    let before = harness.addresses();
     map["metadata"]["annotations"] = json!({});
     harness.api.seed(map).expect("a ConfigMap");
     assert_addresses_stay(&run, &services).await;

@@ -9,7 +9,8 @@ use crate::harness::Harness;
 #[tokio::test(start_paused = true)]
 async fn two_replicas_that_race_give_out_no_address_twice() {
     let harness = Harness::new("10.0.0.0/24");
-    let (one, two) = (harness.start(None).await, harness.start(None).await);
+    let one = harness.start(None).await;
+    let two = harness.start(None).await;
     let services: Vec<_> = (0..60)
         .map(|number| harness.service(&format!("s{number}")))
         .collect();

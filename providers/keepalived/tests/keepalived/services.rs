@@ -13,9 +13,11 @@ use crate::harness::{Harness, cluster};
 #[tokio::test(start_paused = true)]
 async fn address_is_given_shown_and_taken_back() {
     let harness = Harness::new("10.0.0.0/24");
-    let (run, web) = (harness.start(None).await, harness.service("web"));
+    let run = harness.start(None).await;
+    let web = harness.service("web");
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let (cluster, before) = (cluster(), run.requests.load(Ordering::Relaxed));
+    let cluster = cluster();
+    let before = run.requests.load(Ordering::Relaxed);
     let request = LoadBalancerRequest {
         cluster: &cluster,
         service: &web,
@@ -42,7 +44,8 @@ async fn address_is_given_shown_and_taken_back() {
         harness.addresses(),
         [("10.0.0.1".to_owned(), "default/web".to_owned())]
     );
-    let (version, before) = (harness.api.revision(), run.requests.load(Ordering::Relaxed));
+    let version = harness.api.revision();
+    let before = run.requests.load(Ordering::Relaxed);
     run.ensure(&web)
         .await
         .expect("an answer")
@@ -87,7 +90,8 @@ async fn address_is_given_shown_and_taken_back() {
 #[tokio::test(start_paused = true)]
 async fn config_map_of_the_go_program_is_taken_over_without_a_write() {
     let harness = Harness::new("10.210.38.64/26");
-    let (web, api) = (harness.service("web"), harness.service("api"));
+    let web = harness.service("web");
+    let api = harness.service("api");
     let uid = |service: &cloud_provider::Service| service.metadata.uid.clone().unwrap_or_default();
     let entries = format!(
         r#"{{"services":[{{"uid":"{}","ip":"10.210.38.66","serviceNamespace":"default","serviceName":"web","forwardMethod":"DR"}},{{"uid":"{}","ip":"10.210.38.65","serviceNamespace":"default","serviceName":"api"}}]}}"#,
@@ -106,7 +110,8 @@ async fn config_map_of_the_go_program_is_taken_over_without_a_write() {
         )]
         .into(),
     );
-    let (run, before) = (harness.start(None).await, harness.config_map());
+    let run = harness.start(None).await;
+    let before = harness.config_map();
     assert_eq!(
         run.ensure(&direct)
             .await
@@ -128,7 +133,8 @@ async fn config_map_of_the_go_program_is_taken_over_without_a_write() {
 #[tokio::test(start_paused = true)]
 async fn address_of_a_service_that_was_deleted_while_no_program_ran_is_released() {
     let harness = Harness::new("10.0.0.0/24");
-    let (web, gone) = (harness.service("web"), harness.service("gone"));
+    let web = harness.service("web");
+    let gone = harness.service("gone");
     let run = harness.start(None).await;
     for service in [&gone, &web] {
         run.ensure(service)
@@ -178,7 +184,8 @@ async fn services_that_cannot_be_listed_or_are_all_forgotten_release_nothing() {
 #[tokio::test(start_paused = true)]
 async fn orphans_are_listed_and_deleted_one_by_one() {
     let harness = Harness::new("10.0.0.0/24");
-    let (web, gone) = (harness.service("web"), harness.service("gone"));
+    let web = harness.service("web");
+    let gone = harness.service("gone");
     let run = harness.start(None).await;
     for service in [&gone, &web] {
         run.ensure(service)
@@ -186,7 +193,8 @@ async fn orphans_are_listed_and_deleted_one_by_one() {
             .expect("an answer")
             .expect("an address");
     }
-    let (cluster, services) = (cluster(), [Arc::new(web)]);
+    let cluster = cluster();
+    let services = [Arc::new(web)];
     let owned = run.balancers().owned(&cluster).await.expect("a list");
     assert_eq!(
         owned
@@ -219,8 +227,10 @@ async fn orphans_are_listed_and_deleted_one_by_one() {
 #[tokio::test(start_paused = true)]
 async fn refusal_of_the_api_server_is_shown_with_its_message() {
     let harness = Harness::new("10.0.0.0/24");
-    let (run, web) = (harness.start(None).await, harness.service("web"));
-    let (reason, message) = ("Invalid".to_owned(), "data: Too long".to_owned());
+    let run = harness.start(None).await;
+    let web = harness.service("web");
+    let reason = "Invalid".to_owned();
+    let message = "data: Too long".to_owned();
     let refused = Action::Status {
         code: 422,
         reason,

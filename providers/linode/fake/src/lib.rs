@@ -129,7 +129,8 @@ fn page(request: &ApiRequest, all: Vec<Value>) -> Answer {
             text.parse::<usize>().map_err(|_| refuse(key))
         })
     };
-    let (at, size) = (number("page", 1)?, number("page_size", 100)?);
+    let at = number("page", 1)?;
+    let size = number("page_size", 100)?;
     if !(25..=500).contains(&size) {
         return Err(refuse("page_size: Must be 25-500"));
     }

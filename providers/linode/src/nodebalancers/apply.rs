@@ -91,7 +91,8 @@ impl NodeBalancers {
             }
             body["frontend_vpcs"] = json!([entry]);
         }
-        let (mut configs, mut secrets) = (Vec::new(), Vec::new());
+        let mut configs = Vec::new();
+        let mut secrets = Vec::new();
         if spec.acl.is_none() {
             for (port, settings) in graph.listeners() {
                 let (mut config, secret) = self.config(identity, port, settings, spec).await?;
@@ -138,10 +139,8 @@ impl NodeBalancers {
     /// Checks that the token is for the account of the Nodes: a NodeBalancer in another account would not be found
     /// again.
     async fn check_account(&self, graph: &ResourceGraph, spec: &NodeBalancerSpec) -> Result<()> {
-        let (targets, mut nodes) = (
-            graph.targets_of(POOL),
-            self.cluster.nodes().unwrap_or_default(),
-        );
+        let targets = graph.targets_of(POOL);
+        let mut nodes = self.cluster.nodes().unwrap_or_default();
         nodes.retain(|node| {
             spec.backend_address(node, &self.config)
                 .is_some_and(|backend_address| targets.contains(&backend_address))
@@ -160,11 +159,10 @@ impl NodeBalancers {
         actual: &ObservedLoadBalancer,
         spec: &NodeBalancerSpec,
     ) -> Result<Applied> {
-        let (identity, api) = (change.identity, &self.source.api);
-        let (before, outcome) = (
-            actual.graph.clone().unwrap_or_default(),
-            change.outcome_of_all(),
-        );
+        let identity = change.identity;
+        let api = &self.source.api;
+        let before = actual.graph.clone().unwrap_or_default();
+        let outcome = change.outcome_of_all();
         let Some(outcome) = outcome else {
             return Ok(Applied::all(change, actual.clone()));
         };
@@ -228,10 +226,8 @@ impl NodeBalancers {
                 .lock()
                 .insert(actual.id.clone(), wanted);
         }
-        let (had, wants) = (
-            before.resources.get(&firewall::resource()),
-            after.resources.get(&firewall::resource()),
-        );
+        let had = before.resources.get(&firewall::resource());
+        let wants = after.resources.get(&firewall::resource());
         if let Some(wants) = wants.filter(|wants| had != Some(*wants)) {
             self.write_firewall(identity, actual, wants).await?;
         }
@@ -281,10 +277,8 @@ impl NodeBalancers {
         actual: &ObservedLoadBalancer,
         wants: &Attributes,
     ) -> Result<()> {
-        let (api, there) = (
-            &self.source.api,
-            firewall::of(&self.source.api, &actual.id).await?,
-        );
+        let api = &self.source.api;
+        let there = firewall::of(&self.source.api, &actual.id).await?;
         match there.iter().find(|firewall| firewall.is_own(actual)) {
             Some(own) => firewall::update(api, identity, own.id, wants).await,
             None => firewall::create(api, identity, &actual.id, &actual.name, wants).await,
@@ -328,11 +322,9 @@ impl NodeBalancers {
         if touched.is_empty() && gone.is_empty() {
             return Ok(());
         }
-        let (api, id, subnet) = (
-            &self.source.api,
-            &*actual.id,
-            self.backend_subnet(spec).await?,
-        );
+        let api = &self.source.api;
+        let id = &*actual.id;
+        let subnet = self.backend_subnet(spec).await?;
         let there = self.configs(id).await?;
         let of = |port: &Port| {
             there

@@ -111,7 +111,8 @@ impl Firewall {
     }
 
     pub(super) fn observed(&self) -> Attributes {
-        let (mut ports, mut ranges) = (BTreeSet::new(), BTreeSet::new());
+        let mut ports = BTreeSet::new();
+        let mut ranges = BTreeSet::new();
         for rule in &self.rules.inbound {
             let texts = rule
                 .ports
@@ -207,7 +208,8 @@ fn rules(service: &Service, settings: &Attributes) -> Value {
             .and_then(|key| serde_json::from_value(key.clone()).ok())
             .unwrap_or_default()
     };
-    let (ports, ranges) = (texts("ports"), texts("ranges"));
+    let ports = texts("ports");
+    let ranges = texts("ranges");
     let (v6, v4): (Vec<_>, Vec<_>) = ranges.into_iter().partition(|range| range.contains(':'));
     let policy = settings.text("policy").unwrap_or("DROP");
     let action = if policy == "DROP" { "ACCEPT" } else { "DROP" };
@@ -362,10 +364,8 @@ pub(super) async fn find_left(
     owner_tag: &str,
 ) -> Result<Vec<ObservedLoadBalancer>> {
     let call = Call::get("/networking/firewalls", &[]);
-    let (filter, shared_priority) = (
-        json!({"tags": owner_tag}),
-        SharedPriority::of(Priority::Urgent),
-    );
+    let filter = json!({"tags": owner_tag});
+    let shared_priority = SharedPriority::of(Priority::Urgent);
     let found = api
         .list(
             call,

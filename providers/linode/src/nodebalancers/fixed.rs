@@ -38,15 +38,14 @@ pub(super) fn ignored(
     observed: &ObservedLoadBalancer,
     spec: &NodeBalancerSpec,
 ) -> Vec<(&'static str, String)> {
-    let (wanted, has) = (
-        desired.balancer_attributes(),
-        observed
-            .graph
-            .as_ref()
-            .and_then(|graph| graph.balancer_attributes()),
-    );
+    let wanted = desired.balancer_attributes();
+    let has = observed
+        .graph
+        .as_ref()
+        .and_then(|graph| graph.balancer_attributes());
     let differs = |name: &str| {
-        let (wanted, has) = (wanted?.text(name)?, has?.text(name)?);
+        let wanted = wanted?.text(name)?;
+        let has = has?.text(name)?;
         (wanted != has).then_some((wanted, has))
     };
     let mut warnings = Vec::new();

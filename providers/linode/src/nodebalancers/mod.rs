@@ -70,11 +70,11 @@ pub(crate) struct NodeBalancers {
 impl NodeBalancers {
     pub(crate) fn new(source: Source, cluster: ClusterView) -> Self {
         let address_annotations = [PRIVATE_IP, PUBLIC_IPV6].map(str::to_owned);
-        let (deduplicator, config) = (
-            EventDeduplicator::new(cluster.events().clone()),
-            Arc::clone(&source.config),
-        );
-        let (requested, unknown, moving) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let deduplicator = EventDeduplicator::new(cluster.events().clone());
+        let config = Arc::clone(&source.config);
+        let requested = Mutex::default();
+        let unknown = Mutex::default();
+        let moving = Mutex::default();
         let named_firewalls = Mutex::default();
         Self {
             source,
@@ -94,9 +94,8 @@ impl NodeBalancers {
         filter: Option<serde_json::Value>,
         shared_priority: &SharedPriority,
     ) -> Result<ListResult<NodeBalancer>> {
-        let (call, id) = (Call::get(ALL, &[]), |node_balancer: &NodeBalancer| {
-            node_balancer.id
-        });
+        let call = Call::get(ALL, &[]);
+        let id = |node_balancer: &NodeBalancer| node_balancer.id;
         self.source
             .api
             .list(
@@ -334,7 +333,8 @@ impl NodeBalancers {
             observed.place()
         );
         if spec.states_acl {
-            let (id, acl) = (FIREWALL_ID.key(), FIREWALL_ACL.key());
+            let id = FIREWALL_ID.key();
+            let acl = FIREWALL_ACL.key();
             return Err(Error::invalid(format!(
                 "{text}; detach it, or name it in annotation {id} and remove {acl}"
             )));
@@ -435,8 +435,9 @@ impl LoadBalancerCloud for NodeBalancers {
         &self,
         input: &DesiredStateInput<'_, NodeBalancerSpec>,
     ) -> Result<ResourceGraph> {
-        let (spec, request, mut pending_events) =
-            (input.spec, input.request, PendingEvents::default());
+        let spec = input.spec;
+        let request = input.request;
+        let mut pending_events = PendingEvents::default();
         let targets = self.targets(spec, request.nodes, &mut pending_events);
         if input.scope == Scope::Targets {
             self.deduplicator
@@ -483,10 +484,8 @@ impl LoadBalancerCloud for NodeBalancers {
     async fn read(&self, query: Query<'_>) -> Result<ListResult<ObservedLoadBalancer>> {
         match query {
             Query::All(_) => {
-                let (call, id) = (
-                    Call::get(ALL, &[]),
-                    |load_balancer: &ObservedLoadBalancer| load_balancer.id.clone(),
-                );
+                let call = Call::get(ALL, &[]);
+                let id = |load_balancer: &ObservedLoadBalancer| load_balancer.id.clone();
                 self.source
                     .api
                     .list(

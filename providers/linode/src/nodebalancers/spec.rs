@@ -141,7 +141,8 @@ fn warn_of_ignored_fields(
                 .is_some_and(|stickiness| stickiness != "none")
     };
     if spec.session_affinity.as_deref() == Some("ClientIP") && !ports.iter().all(is_kept) {
-        let (algorithm, stickiness) = (key::ALGORITHM.key(), key::STICKY.key());
+        let algorithm = key::ALGORITHM.key();
+        let stickiness = key::STICKY.key();
         annotations.warning(format!(
             "sessionAffinity: ClientIP has no effect on NodeBalancers, which send their own address to Nodes; set annotation \
              {algorithm}: source, or {stickiness}"
@@ -168,7 +169,8 @@ impl NodeBalancerSpec {
         let states_acl = stated.is_some();
         let acl = stated.or_else(|| source_ranges(service, &mut annotations));
         if let (Some(_), Some(_)) = (firewall_id, &acl) {
-            let (id, acl) = (key::FIREWALL_ID.key(), key::FIREWALL_ACL.key());
+            let id = key::FIREWALL_ID.key();
+            let acl = key::FIREWALL_ACL.key();
             let setting = if states_acl {
                 format!("annotation {acl}")
             } else {
@@ -311,12 +313,10 @@ fn source_ranges(service: &Service, annotations: &mut Annotations<'_>) -> Option
 
 impl Defaults {
     fn of(annotations: &mut Annotations<'_>) -> Self {
-        let (check, check_body) = (
-            annotations.get(&key::CHECK),
-            annotations
-                .get(&key::CHECK_BODY)
-                .filter(|check_body| !check_body.is_empty()),
-        );
+        let check = annotations.get(&key::CHECK);
+        let check_body = annotations
+            .get(&key::CHECK_BODY)
+            .filter(|check_body| !check_body.is_empty());
         for (setting, is_set, kinds) in [
             (
                 key::CHECK_PATH.key(),
@@ -327,7 +327,8 @@ impl Defaults {
         ] {
             let kind = check.as_deref().unwrap_or("connection");
             if is_set && !kinds.contains(&kind) {
-                let (check, kinds) = (key::CHECK.key(), kinds.join(" or "));
+                let check = key::CHECK.key();
+                let kinds = kinds.join(" or ");
                 annotations.warning(format!(
                     "annotation {setting} has no effect with {check}: {kind}; set {check}: {kinds}"
                 ));

@@ -106,7 +106,8 @@ async fn plan_says_that_the_named_nodebalancer_does_not_exist() {
     let provider = harness.started().await;
     let service = service(&[("nodebalancer-id", "4711")]);
     harness.cluster.set_services([service.clone()]);
-    let (nodes, cluster) = (harness.cluster.nodes(), cluster());
+    let nodes = harness.cluster.nodes();
+    let cluster = cluster();
     let request = LoadBalancerRequest {
         cluster: &cluster,
         service: &service,

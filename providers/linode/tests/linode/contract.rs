@@ -117,7 +117,8 @@ async fn every_request_and_answer_fits_the_description() {
     let variable = |name: &str| {
         std::env::var(format!("CCM_TEST_LINODE_{name}")).expect("the variables of this test")
     };
-    let (proxy, upstream) = (variable("PROXY"), variable("UPSTREAM"));
+    let proxy = variable("PROXY");
+    let upstream = variable("UPSTREAM");
     let harness = Harness::new()
         .set("LINODE_URL", &proxy)
         .set("--vpc-names", "pods")

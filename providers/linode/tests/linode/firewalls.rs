@@ -21,7 +21,8 @@ fn add_firewalls(
     let mut cloud = harness.fake.lock();
     let mut ids = Vec::new();
     for (label, tags) in labels {
-        let (id, device) = (cloud.number(), cloud.number());
+        let id = cloud.number();
+        let device = cloud.number();
         let entity = nodebalancer
             .map(|id| json!({"id": device, "entity": {"id": id, "type": "nodebalancer"}}));
         let devices: Vec<_> = entity.into_iter().collect();

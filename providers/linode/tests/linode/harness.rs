@@ -73,10 +73,8 @@ impl Harness {
     }
 
     pub(crate) fn setup(&self) -> Setup {
-        let (environment, flags) = (
-            Environment::of(self.variables.clone()),
-            Environment::of(self.flags.clone()),
-        );
+        let environment = Environment::of(self.variables.clone());
+        let flags = Environment::of(self.flags.clone());
         let cluster_cidr = Some("10.244.0.0/16".to_owned());
         let adoptable_tag = self.adoptable_tag.clone();
         Setup {
@@ -183,7 +181,8 @@ impl Harness {
     ) -> Result<()> {
         self.cluster
             .set_services([service.clone()].into_iter().chain(others.iter().cloned()));
-        let (nodes, cluster) = (self.cluster.nodes(), cluster());
+        let nodes = self.cluster.nodes();
+        let cluster = cluster();
         let request = LoadBalancerRequest {
             cluster: &cluster,
             service,
@@ -200,7 +199,8 @@ impl Harness {
 
     /// Sets the targets of a Service to the Nodes.
     pub(crate) async fn update_targets(&self, provider: &Linode, service: &Service) -> Result<()> {
-        let (nodes, cluster) = (self.cluster.nodes(), cluster());
+        let nodes = self.cluster.nodes();
+        let cluster = cluster();
         let request = LoadBalancerRequest {
             cluster: &cluster,
             service,

@@ -89,7 +89,8 @@ async fn addresses_come_in_the_order_of_the_go_program() {
         named("worker-1"),
     )
     .await;
-    let (ipv4, ipv6) = (["InternalIP 10.0.0.1"], ["InternalIP 2600:3c0f:7:1::5"]);
+    let ipv4 = ["InternalIP 10.0.0.1"];
+    let ipv6 = ["InternalIP 2600:3c0f:7:1::5"];
     assert_eq!(
         shown(&vpc.node_addresses),
         [&plain[..1], &ipv4, &plain[1..3], &ipv6, &plain[3..]].concat()

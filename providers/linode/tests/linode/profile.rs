@@ -69,7 +69,8 @@ impl LinodeCloud {
             .iter()
             .filter(|config| config["nodebalancer_id"] == object["id"])
             .collect();
-        let (mut ports, mut targets) = (BTreeSet::new(), BTreeSet::new());
+        let mut ports = BTreeSet::new();
+        let mut targets = BTreeSet::new();
         for config in configs {
             let port = config["port"]
                 .as_u64()
@@ -147,10 +148,8 @@ impl CloudProfile for LinodeCloud {
             ("LINODE_REGION", "us-east"),
             ("LINODE_URL", "http://linode"),
         ];
-        let (environment, flags) = (
-            Environment::of(variables),
-            Environment::of(self.flags.clone()),
-        );
+        let environment = Environment::of(variables);
+        let flags = Environment::of(self.flags.clone());
         let setup = Setup {
             environment,
             flags,

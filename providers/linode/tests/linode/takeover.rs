@@ -41,7 +41,8 @@ async fn nothing_that_the_go_program_left_is_written() {
         )]
         .into_iter()
         .collect();
-        let (name, provider_id) = (text("name").into(), text("providerID").into());
+        let name = text("name").into();
+        let provider_id = text("providerID").into();
         harness.cluster.set_node(Node {
             name,
             provider_id,

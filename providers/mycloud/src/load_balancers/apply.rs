@@ -86,7 +86,8 @@ impl MycloudLoadBalancers {
         {
             return self.remove(actual, change.callbacks).await;
         }
-        let (ids, tasks) = (BTreeMap::new(), Vec::new());
+        let ids = BTreeMap::new();
+        let tasks = Vec::new();
         let mut session = ChangeRun {
             cloud: self,
             change,
@@ -113,7 +114,8 @@ impl MycloudLoadBalancers {
         for operation in change.operations.iter().filter(|_| !is_left) {
             session.carry_out(operation).await?;
         }
-        let (tasks, drained_at) = (session.tasks, session.drained_at);
+        let tasks = session.tasks;
+        let drained_at = session.drained_at;
         self.api.wait_for_tasks(&tasks, change.callbacks).await?;
         if let Some(time) = drained_at {
             let left = time.saturating_duration_since(Instant::now());
@@ -231,7 +233,8 @@ impl ChangeRun<'_> {
         if operations.is_empty() {
             return Ok(());
         }
-        let (identity, mut labels) = (self.change.identity, self.actual.labels.clone());
+        let identity = self.change.identity;
+        let mut labels = self.actual.labels.clone();
         if is_left {
             labels.retain(|label, _| {
                 !self.spec.labels.contains_key(label) && label != LABEL_KEEP_ON_DELETE
@@ -277,7 +280,8 @@ impl ChangeRun<'_> {
     }
 
     async fn create(&mut self, resource: &ResourceKey, attributes: &Attributes) -> Result<()> {
-        let (mut body, mut hidden) = (attributes.nested(), None);
+        let mut body = attributes.nested();
+        let mut hidden = None;
         body["owner"] = self.cloud.api.config.owner().into();
         match resource {
             ResourceKey::Pool(name) => body["name"] = name.as_str().into(),
@@ -294,7 +298,8 @@ impl ChangeRun<'_> {
             }
             _ => body["name"] = self.actual.name.as_str().into(),
         }
-        let (lb, collection) = (&*self.actual.id, Collection::of(resource));
+        let lb = &*self.actual.id;
+        let collection = Collection::of(resource);
         if !collection.is_inside {
             body["loadbalancer_id"] = lb.into();
         }
@@ -356,7 +361,8 @@ impl ChangeRun<'_> {
 
     /// Returns a call to a resource that exists.
     fn one(&self, resource: &ResourceKey, call: fn(&'static str, &[&str]) -> Call) -> Result<Call> {
-        let (collection, id) = (Collection::of(resource), self.id(resource)?);
+        let collection = Collection::of(resource);
+        let id = self.id(resource)?;
         let ids = [&*self.actual.id, &*id];
         Ok(call(
             collection.one,
@@ -407,7 +413,8 @@ impl ChangeRun<'_> {
     /// Adds members. An existing member with another weight gets the new weight.
     async fn add_members(&mut self, pool: &str) -> Result<()> {
         let group = self.id(&ResourceKey::Pool(pool.to_owned()))?;
-        let (added, removed) = (self.members(pool, true), self.members(pool, false));
+        let added = self.members(pool, true);
+        let removed = self.members(pool, false);
         self.cloud.forget_drains(&group, &added);
         let is_there = |member: &Member| {
             removed
@@ -439,7 +446,8 @@ impl ChangeRun<'_> {
     /// drain timeout.
     async fn remove_members(&mut self, pool: &str) -> Result<()> {
         let group = self.id(&ResourceKey::Pool(pool.to_owned()))?;
-        let (added, mut removed) = (self.members(pool, true), self.members(pool, false));
+        let added = self.members(pool, true);
+        let mut removed = self.members(pool, false);
         removed.retain(|member| {
             !added
                 .iter()

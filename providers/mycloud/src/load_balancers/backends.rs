@@ -22,7 +22,8 @@ pub(super) struct Backend {
 impl Backend {
     /// Returns the target for the backend at a node port.
     pub(super) fn target(&self, port: u16) -> String {
-        let (instance_id, address) = (self.instance_id.clone(), self.address.clone());
+        let instance_id = self.instance_id.clone();
+        let address = self.address.clone();
         Member {
             instance_id,
             address,

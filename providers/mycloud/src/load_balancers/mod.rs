@@ -52,7 +52,8 @@ pub(crate) struct MycloudLoadBalancers {
 
 pub(crate) fn load_balancers(api: &Api, cluster: &ClusterView) -> LoadBalancerEngine {
     let deduplicator = EventDeduplicator::new(cluster.events().clone());
-    let (api, cluster) = (api.clone(), cluster.clone());
+    let api = api.clone();
+    let cluster = cluster.clone();
     let machines = Arc::new(api.clone());
     let cloud = MycloudLoadBalancers {
         api,
@@ -205,7 +206,8 @@ impl LoadBalancerCloud for MycloudLoadBalancers {
     }
 
     async fn desired(&self, input: &DesiredStateInput<'_, Spec>) -> Result<ResourceGraph> {
-        let (spec, mut pending_events) = (input.spec, PendingEvents::default());
+        let spec = input.spec;
+        let mut pending_events = PendingEvents::default();
         let backends =
             backends::backends(input.request.nodes, spec, &self.api, &mut pending_events);
         spec.warnings

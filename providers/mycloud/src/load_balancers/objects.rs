@@ -207,7 +207,8 @@ impl Member {
         let (instance_id, rest) = target.split_once('=')?;
         let (rest, weight) = rest.rsplit_once('*')?;
         let (address, port) = rest.rsplit_once(':')?;
-        let (instance_id, address) = (instance_id.to_owned(), address.to_owned());
+        let instance_id = instance_id.to_owned();
+        let address = address.to_owned();
         Some(Self {
             instance_id,
             address,

@@ -279,17 +279,16 @@ fn stated(
     acl: &Acl,
     read: &mut Annotations<'_>,
 ) -> PortSpec {
-    let (listener, group) = (
-        listener(port, service, acl, read),
-        group(port, service, read),
-    );
+    let listener = listener(port, service, acl, read);
+    let group = group(port, service, read);
     let is_tls = matches!(listener.protocol.as_deref(), Some("https" | "tls"));
     let secret = read.get(&key::LISTENER_SECRET).filter(|_| is_tls);
     let has_ids = listener
         .certificate_ids
         .as_ref()
         .is_some_and(|ids| !ids.is_empty());
-    let (ids, own) = (key::LISTENER_CERTIFICATES.key(), key::LISTENER_SECRET.key());
+    let ids = key::LISTENER_CERTIFICATES.key();
+    let own = key::LISTENER_SECRET.key();
     match &secret {
         None if is_tls && !has_ids => {
             read.mistake(format!(
@@ -324,10 +323,8 @@ fn listener(
         .protocol
         .take()
         .unwrap_or_else(|| port.protocol.to_lowercase());
-    let (is_http, is_tls) = (
-        matches!(&*protocol, "http" | "https"),
-        matches!(&*protocol, "https" | "tls"),
-    );
+    let is_http = matches!(&*protocol, "http" | "https");
+    let is_tls = matches!(&*protocol, "https" | "tls");
     let mut refuse = |key: &str, why: &str| {
         read.mistake(format!("annotation {key}: port {}: {why}", port.number))
     };

@@ -188,7 +188,8 @@ impl Harness {
 
     /// Returns the names of the Nodes behind port 80, with their weights.
     pub(crate) fn members(&self) -> Vec<String> {
-        let (balancer, instances) = (self.load_balancer(), self.cloud.0.lock().instances.clone());
+        let balancer = self.load_balancer();
+        let instances = self.cloud.0.lock().instances.clone();
         let group = crate::profile::list(&balancer["groups"])
             .find(|group| group["name"] == "80-TCP")
             .cloned()

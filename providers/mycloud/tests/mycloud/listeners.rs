@@ -184,10 +184,8 @@ async fn certificate_of_a_secret_is_uploaded_and_replaced_when_the_secret_change
     assert_eq!(harness.changes(), [""; 0], "nothing has changed");
     harness.set_secret("web", "AAED");
     harness.ensure(&mut service).await.unwrap();
-    let (upload, listener) = (
-        "POST /certificates",
-        "PATCH /loadbalancers/{id}/listeners/{part}",
-    );
+    let upload = "POST /certificates";
+    let listener = "PATCH /loadbalancers/{id}/listeners/{part}";
     assert_eq!(
         harness.changes(),
         [upload, listener, "DELETE /certificates/{id}"]

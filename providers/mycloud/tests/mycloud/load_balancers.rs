@@ -288,7 +288,8 @@ async fn failed_task_is_reported_with_code_and_message() {
 async fn creation_that_takes_long_is_tried_again_later() {
     let harness = Harness::new("[LoadBalancer]\naction-timeout = 20s\n").await;
     harness.cloud.0.lock().task_time = Duration::from_secs(90);
-    let (mut service, begun) = (service(&[]), Instant::now());
+    let mut service = service(&[]);
+    let begun = Instant::now();
     let error = harness.ensure(&mut service).await.unwrap_err();
     assert_eq!(error.retry_after(), Some(Duration::from_secs(5)), "{error}");
     assert!((20..25).contains(&begun.elapsed().as_secs()));
@@ -310,10 +311,8 @@ async fn requests_keep_to_the_limit_of_the_configuration() {
     let harness = Harness::new("[Global]\nqps = 1\nburst = 2\n").await;
     let begun = Instant::now();
     harness.ensure(&mut service(&[])).await.unwrap();
-    let (sent, seconds) = (
-        harness.cloud.0.fault_injector().requests().len() as u64,
-        begun.elapsed().as_secs(),
-    );
+    let sent = harness.cloud.0.fault_injector().requests().len() as u64;
+    let seconds = begun.elapsed().as_secs();
     assert!(
         sent > 8 && seconds + 3 >= sent,
         "{sent} requests in {seconds} s"

@@ -96,7 +96,8 @@ impl MycloudCloud {
     pub(crate) fn add_instance(&self, account: &str, name: &str) -> String {
         let mut cloud = self.0.lock();
         let number = cloud.number();
-        let (high, low) = (number / 256, number % 256);
+        let high = number / 256;
+        let low = number % 256;
         let id = format!("i-{number}");
         cloud.instances.push(json!({
             "id": id, "account": account, "hostname": name, "name": format!("vm-{number}"), "region": REGION,
@@ -110,7 +111,8 @@ impl MycloudCloud {
 
     pub(crate) fn add_load_balancer(&self, name: &str) -> String {
         let mut cloud = self.0.lock();
-        let (number, name) = (cloud.number(), name.to_owned());
+        let number = cloud.number();
+        let name = name.to_owned();
         let id = format!("dlb-{number}");
         cloud.load_balancers.push(json!({
             "id": id, "account": ACCOUNT, "name": name, "status": "ACTIVE", "labels": {"team": "db"}, "spec": "small",

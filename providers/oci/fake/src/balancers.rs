@@ -482,7 +482,8 @@ pub(crate) fn update_part(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
 }
 
 pub(crate) fn delete_part(cloud: &mut Oracle, request: &ApiRequest) -> Answer {
-    let (kind, name) = (kind(request)?, request.nth_id(2).to_owned());
+    let kind = kind(request)?;
+    let name = request.nth_id(2).to_owned();
     let balancer = free(cloud, request)?;
     let uses = |key: &str, field: &str| {
         balancer[key]

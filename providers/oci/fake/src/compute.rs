@@ -59,8 +59,9 @@ impl Oracle {
             .find(|object| object["displayName"] == instance)
             .cloned()
             .unwrap_or_default();
-        let (vnic, attachment, time) =
-            (self.ocid("vnic"), self.ocid("vnicattachment"), self.time());
+        let vnic = self.ocid("vnic");
+        let attachment = self.ocid("vnicattachment");
+        let time = self.time();
         self.insert(&json!({
             "id": vnic, "compartmentId": COMPARTMENT, "availabilityDomain": DOMAIN, "isPrimary": false, "privateIp": ip,
             "subnetId": NODE_SUBNET, "nsgIds": [], "lifecycleState": "AVAILABLE", "timeCreated": time, "definedTags": tags,

@@ -132,10 +132,8 @@ pub(crate) fn page(
             .query(key)
             .and_then(|query| query.parse::<usize>().ok())
     };
-    let (size, at) = (
-        number("limit").unwrap_or(50).min(1000),
-        number("page").unwrap_or(1),
-    );
+    let size = number("limit").unwrap_or(50).min(1000);
+    let at = number("page").unwrap_or(1);
     let page = Page::numbered(all, at.max(1), size.max(1), &request.effects);
     let items: Vec<_> = page
         .items

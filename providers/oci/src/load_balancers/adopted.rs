@@ -47,7 +47,8 @@ fn mark(uid: &str) -> String {
 
 /// Returns the name of a Service's rule set on a load balancer of a user, where any name may be one of the user's.
 fn rule_set_name(name: &str, uid: &str) -> String {
-    let (mark, digest) = (mark(uid), sha256_hex(name.as_bytes()));
+    let mark = mark(uid);
+    let digest = sha256_hex(name.as_bytes());
     let start = |length: usize| name.chars().take(length).collect::<String>();
     match LONGEST_RULE_SET - mark.len() {
         room if name.len() <= room => format!("{name}{mark}"),
@@ -148,7 +149,8 @@ impl LoadBalancers {
             return;
         }
         let is_theirs = |name: &str| recorded.as_ref().is_none_or(|names| names.contains(name));
-        let (mut foreign, mut names) = (BTreeMap::new(), BTreeSet::new());
+        let mut foreign = BTreeMap::new();
+        let mut names = BTreeSet::new();
         for (resource, settings) in &graph.resources {
             if let Some(name) = name_of(resource, settings).filter(|name| is_theirs(name)) {
                 names.insert(name.to_owned());
@@ -177,7 +179,8 @@ impl LoadBalancers {
         actual: &ObservedLoadBalancer,
         spec: &LoadBalancerSpec,
     ) -> Result<Applied> {
-        let (mut labels, adopted) = (local(&actual.labels), is_of_user(actual, change.identity));
+        let mut labels = local(&actual.labels);
+        let adopted = is_of_user(actual, change.identity);
         labels
             .entry(RULES.to_owned())
             .or_insert_with(|| spec.mode.name().to_owned());
@@ -221,7 +224,9 @@ impl LoadBalancers {
         actual: &ObservedLoadBalancer,
         spec: &LoadBalancerSpec,
     ) -> Result<Applied> {
-        let (form, id, identity) = (Form::of_id(&actual.id), &*actual.id, change.identity);
+        let form = Form::of_id(&actual.id);
+        let id = &*actual.id;
+        let identity = change.identity;
         let graph = actual.graph.clone().unwrap_or_default();
         let rules = security::rules(graph.resources.get(&security::resource()));
         let is_superseded = self.has_another(identity, id).await?;

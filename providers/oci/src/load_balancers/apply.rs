@@ -152,10 +152,8 @@ impl LoadBalancers {
         spec: &LoadBalancerSpec,
         graph: &ResourceGraph,
     ) -> Result<String> {
-        let (compartment, vcn) = (
-            self.compartment(identity.service).await?,
-            self.vcn(spec).await?,
-        );
+        let compartment = self.compartment(identity.service).await?;
+        let vcn = self.vcn(spec).await?;
         let (own, rules) = self.groups.ensure(identity, &compartment, &vcn).await?;
         let wanted = graph
             .resources
@@ -174,12 +172,15 @@ impl LoadBalancers {
         actual: &ObservedLoadBalancer,
         spec: &LoadBalancerSpec,
     ) -> Result<Applied> {
-        let (form, id, operations) = (Form::of_id(&actual.id), &*actual.id, change.operations);
+        let form = Form::of_id(&actual.id);
+        let id = &*actual.id;
+        let operations = change.operations;
         let seen = actual.graph.clone().unwrap_or_default();
         if let Some(applied) = self.update_rules(change, actual).await? {
             return Ok(applied);
         }
-        let (first, mut count) = (&operations[0], 1);
+        let first = &operations[0];
+        let mut count = 1;
         match first {
             Operation::Tag => return self.tag(change, actual, spec).await,
             Operation::Untag => return self.release(change, actual, spec).await,
@@ -259,12 +260,11 @@ impl LoadBalancers {
             _ => None,
         };
         let mut graph = actual.graph.clone().unwrap_or_default();
-        let (wanted, seen) = (
-            security::rules(wanted),
-            security::rules(graph.resources.get(&security::resource())),
-        );
+        let wanted = security::rules(wanted);
+        let seen = security::rules(graph.resources.get(&security::resource()));
         let difference = |a: &BTreeSet<Rule>, b| a.difference(b).cloned().collect::<BTreeSet<_>>();
-        let (add, remove) = (difference(&wanted, &seen), difference(&seen, &wanted));
+        let add = difference(&wanted, &seen);
+        let remove = difference(&seen, &wanted);
         let first = &change.operations[0];
         let hides_port = match first {
             Operation::RemoveTargets { .. } | Operation::Delete { .. } => true,
@@ -422,7 +422,8 @@ impl LoadBalancers {
         change: Change<'_>,
         actual: &ObservedLoadBalancer,
     ) -> Result<Applied> {
-        let (form, id) = (Form::of_id(&actual.id), &*actual.id);
+        let form = Form::of_id(&actual.id);
+        let id = &*actual.id;
         let outcome = change.outcome(1).unwrap_or_default();
         let after = outcome
             .graph

@@ -90,7 +90,8 @@ impl Certificates {
         service: &Service,
         secrets: impl Iterator<Item = &'a Name>,
     ) -> Result<Vec<(&'a str, Attributes)>> {
-        let (mut all, mut digests) = (Vec::new(), BTreeMap::new());
+        let mut all = Vec::new();
+        let mut digests = BTreeMap::new();
         for secret in secrets {
             let settings = self.read(secret).await?.settings();
             digests.insert(secret.clone(), digest(&settings));

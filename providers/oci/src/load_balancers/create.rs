@@ -49,7 +49,8 @@ impl LoadBalancers {
         change: Change<'_>,
         spec: &LoadBalancerSpec,
     ) -> Result<Applied> {
-        let (identity, form) = (change.identity, Form::of_kind(spec.kind));
+        let identity = change.identity;
+        let form = Form::of_kind(spec.kind);
         let graph = change
             .outcome_of_all()
             .and_then(|load_balancer| load_balancer.graph)
@@ -186,8 +187,11 @@ impl LoadBalancers {
         graph: &ResourceGraph,
         spec: &LoadBalancerSpec,
     ) -> Result<Vec<SecretString>> {
-        let (mut sets, mut listeners, mut secrets) = (Map::new(), Map::new(), Vec::new());
-        let (mut certificates, mut rule_sets) = (Map::new(), Map::new());
+        let mut sets = Map::new();
+        let mut listeners = Map::new();
+        let mut secrets = Vec::new();
+        let mut certificates = Map::new();
+        let mut rule_sets = Map::new();
         for (resource, settings) in &graph.resources {
             match resource {
                 ResourceKey::Pool(name) => {

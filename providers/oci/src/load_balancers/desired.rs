@@ -314,7 +314,8 @@ impl LoadBalancers {
         is_ipv6: bool,
         events: &mut PendingEvents,
     ) -> Option<Targets> {
-        let (spec, nodes) = (input.spec, input.request.nodes);
+        let spec = input.spec;
+        let nodes = input.request.nodes;
         let selected = spec
             .selector
             .as_ref()
@@ -462,7 +463,8 @@ impl LoadBalancers {
             is_ipv6,
         } in self.pools(input, facts.listeners, events)
         {
-            let (mut set, mut listener) = (spec.set.clone(), port.listener.clone());
+            let mut set = spec.set.clone();
+            let mut listener = port.listener.clone();
             listener["protocol"] = port.protocol.into();
             if spec.is_network() {
                 let version = if is_ipv6 { "IPV6" } else { "IPV4" };

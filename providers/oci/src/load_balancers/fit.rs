@@ -62,7 +62,8 @@ impl LoadBalancers {
         }
         let mut events = PendingEvents::default();
         for key in ["isPrivate", "subnetIds", "subnetId"] {
-            let (wanted, there) = (settings(&desired, key), settings(seen, key));
+            let wanted = settings(&desired, key);
+            let there = settings(seen, key);
             if wanted.is_some() && there.is_some() && wanted != there {
                 let text = "the load balancer keeps its subnets, and stays internal or public; create the Service again";
                 events.warn(

@@ -362,7 +362,8 @@ impl Groups {
         wanted: &Attributes,
         seen: Option<&Attributes>,
     ) -> Result<()> {
-        let (wanted, seen) = (texts(Some(wanted)), texts(seen));
+        let wanted = texts(Some(wanted));
+        let seen = texts(seen);
         let mut added: BTreeMap<String, Vec<Value>> = BTreeMap::new();
         for (group, rule) in wanted
             .difference(&seen)

@@ -241,10 +241,8 @@ impl LoadBalancerCloud for LoadBalancers {
         &self,
         input: &DesiredStateInput<'_, LoadBalancerSpec>,
     ) -> Result<ResourceGraph> {
-        let (own, mut events) = (
-            self.of_account(input.request.service)?,
-            PendingEvents::default(),
-        );
+        let own = self.of_account(input.request.service)?;
+        let mut events = PendingEvents::default();
         let cloud = own.as_deref().unwrap_or(self);
         let graph = match input.scope {
             Scope::Targets => cloud.desired_targets(input, &mut events).await?,

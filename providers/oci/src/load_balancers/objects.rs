@@ -237,7 +237,8 @@ fn objects(of: &Value) -> impl Iterator<Item = (&String, &Value)> {
 
 /// Returns the text of a backend as a target: `10.0.0.5:30080`.
 fn target(backend: &Value) -> Option<String> {
-    let (ip, port) = (backend["ipAddress"].as_str()?, backend["port"].as_u64()?);
+    let ip = backend["ipAddress"].as_str()?;
+    let port = backend["port"].as_u64()?;
     Some(if ip.contains(':') {
         format!("[{ip}]:{port}")
     } else {

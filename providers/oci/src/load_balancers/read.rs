@@ -145,14 +145,13 @@ impl LoadBalancers {
         } else {
             Priority::Ordinary
         };
-        let (priority, compartment) = (
-            SharedPriority::of(urgency),
-            self.compartment(identity.service).await?,
-        );
+        let priority = SharedPriority::of(urgency);
+        let compartment = self.compartment(identity.service).await?;
         let names = names(&self.config, identity.service);
         let is_new = is_new(identity.service);
         let read = [(&LB, &names[0]), (&NLB, &names[1])].map(|(form, name)| {
-            let (priority, compartment) = (&priority, &compartment);
+            let priority = &priority;
+            let compartment = &compartment;
             async move {
                 if is_new && form.name != identity.kind {
                     return Ok(Vec::new());

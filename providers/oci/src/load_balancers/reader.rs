@@ -129,7 +129,8 @@ impl Reader<'_> {
                 ));
             }
         }
-        let (min, max) = (min.unwrap_or(10), max.unwrap_or(100));
+        let min = min.unwrap_or(10);
+        let max = max.unwrap_or(100);
         Some(("flexible".to_owned(), Some((min, max.max(min)))))
     }
 
@@ -152,10 +153,8 @@ impl Reader<'_> {
         let certificate = key::TLS_SECRET
             .text_on(self.service)
             .or(key::TLS_CERTIFICATE_IDS.text_on(self.service));
-        let (timeout, version) = (
-            self.filled(&key::IDLE_TIMEOUT),
-            self.filled(&key::PROXY_PROTOCOL),
-        );
+        let timeout = self.filled(&key::IDLE_TIMEOUT);
+        let version = self.filled(&key::PROXY_PROTOCOL);
         let ppv2 = self.network(&key::PPV2);
         let port = |(port, transport): (ServicePort, &'static str)| {
             let is_tls = tls.contains(&port.number);
@@ -398,12 +397,11 @@ impl Reader<'_> {
                 "annotation {key}: {name:?} is not the name of a ServiceAccount"
             ));
         }
-        let (id, wanted) = (
-            self.annotations.get(&key::LOAD_BALANCER_ID),
-            Form::of_kind(kind),
-        );
+        let id = self.annotations.get(&key::LOAD_BALANCER_ID);
+        let wanted = Form::of_kind(kind);
         if let Some(id) = id.filter(|id| Form::of_id(id) != wanted) {
-            let (key, wanted) = (key::LOAD_BALANCER_ID.key(), wanted.name);
+            let key = key::LOAD_BALANCER_ID.key();
+            let wanted = wanted.name;
             let text = format!(
                 "annotation {key}: {id:?} is not the OCID of a load balancer of type {wanted}"
             );

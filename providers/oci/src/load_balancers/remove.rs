@@ -30,7 +30,9 @@ impl LoadBalancers {
         actual: &ObservedLoadBalancer,
         spec: &LoadBalancerSpec,
     ) -> Result<Applied> {
-        let (form, id, uid) = (Form::of_id(&actual.id), &*actual.id, change.identity.uid());
+        let form = Form::of_id(&actual.id);
+        let id = &*actual.id;
+        let uid = change.identity.uid();
         let outcome = change.outcome(1).unwrap_or_default();
         let own = match &change.operations[0] {
             Operation::Delete { .. } => None,
@@ -115,7 +117,9 @@ impl LoadBalancers {
         actual: &ObservedLoadBalancer,
         spec: &LoadBalancerSpec,
     ) -> Result<Applied> {
-        let (form, id, identity) = (Form::of_id(&actual.id), &*actual.id, change.identity);
+        let form = Form::of_id(&actual.id);
+        let id = &*actual.id;
+        let identity = change.identity;
         if actual.labels.contains_key(PROTECTED) {
             return Ok(Applied::Protected);
         }

@@ -61,7 +61,9 @@ impl Rule {
         let [direction, peer, port, "in", list] = text.split(' ').collect::<Vec<_>>()[..] else {
             return None;
         };
-        let (list, peer, port) = (list.to_owned(), peer.to_owned(), port.parse().ok()?);
+        let list = list.to_owned();
+        let peer = peer.to_owned();
+        let port = port.parse().ok()?;
         Some(Self {
             list,
             is_ingress: direction == "ingress",
@@ -317,7 +319,8 @@ impl SecurityLists {
                 .map(|network| network.to_string())
                 .collect::<BTreeSet<_>>()
         };
-        let (own, nodes) = (ranges(&places.balancer), ranges(&places.nodes));
+        let own = ranges(&places.balancer);
+        let nodes = ranges(&places.nodes);
         let mut add = |list: &str, is_ingress, peers: &BTreeSet<String>, ports: &BTreeSet<u16>| {
             for (peer, port) in peers
                 .iter()
@@ -436,9 +439,12 @@ impl SecurityLists {
                     .cloned()
                     .collect::<Vec<_>>()
             };
-            let (add, remove, service, listed) =
-                (of(add), of(remove), service.clone(), listed.clone());
-            let (cluster, config) = (self.cluster.clone(), Arc::clone(&self.api.config));
+            let add = of(add);
+            let remove = of(remove);
+            let service = service.clone();
+            let listed = listed.clone();
+            let cluster = self.cluster.clone();
+            let config = Arc::clone(&self.api.config);
             let adds = !add.is_empty();
             async move {
                 let edited = self.documents.edit(list, move |document| {
@@ -482,7 +488,8 @@ fn edit(document: &mut Value, add: &[Rule], remove: &[Rule]) {
                     .any(|rule| rule.peer == peer && rule.port == port)
             })
         };
-        let (add, remove) = (of(add), of(remove));
+        let add = of(add);
+        let remove = of(remove);
         rules.retain(|rule| !is_one(rule, &remove));
         for rule in add {
             if !rules

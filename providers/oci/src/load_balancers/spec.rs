@@ -143,7 +143,8 @@ impl LoadBalancerSpec {
             .unwrap_or_default();
         reader.check_kind(is_internal);
         let (set, preserves_source, health_port) = reader.set();
-        let (ports, mode) = (reader.ports(), reader.mode(config));
+        let ports = reader.ports();
+        let mode = reader.mode(config);
         let has_udp = ports.iter().any(|port| port.transport.contains("UDP"));
         if is_network && has_udp && [SecurityMode::All, SecurityMode::Frontend].contains(&mode) {
             let text = "security lists get no rules for UDP; use security-rule-management-mode NSG or None";

@@ -19,7 +19,8 @@ const LISTS: [&str; 2] = [
 /// Adds a load balancer of a user, with two listeners and a network security group, and returns the OCIDs of both.
 fn add_balancer_of_user(harness: &Harness) -> [String; 2] {
     let mut cloud = harness.fake.lock();
-    let (id, group) = (cloud.add_balancer("theirs"), cloud.add_group("theirs"));
+    let id = cloud.add_balancer("theirs");
+    let group = cloud.add_group("theirs");
     let balancer = cloud.objects.get_mut(&id).unwrap();
     let set = balancer["backendSets"]["TCP-80"].clone();
     let listener = |port: u16, set: &str| json!({"port": port, "protocol": "TCP", "defaultBackendSetName": set});
@@ -132,7 +133,8 @@ async fn certificate_of_the_service_leaves_an_adopted_load_balancer_and_one_of_t
     harness.fake.lock().objects.get_mut(&id).unwrap()["certificates"] = theirs.clone();
     harness.set_certificate("-----BEGIN CERTIFICATE-----\nAAEC\n-----END CERTIFICATE-----\n");
     let lb = |key: &str| format!("service.beta.kubernetes.io/oci-load-balancer-{key}");
-    let (ports, secret) = (lb("ssl-ports"), lb("tls-secret"));
+    let ports = lb("ssl-ports");
+    let secret = lb("tls-secret");
     let mut web = service(
         &[(ID, &id), (&ports, "80"), (&secret, "web-tls")],
         json!({}),

@@ -173,7 +173,8 @@ async fn region_and_realm_decide_about_the_addresses_of_the_apis() {
         ),
     ] {
         let harness = Harness::new();
-        let (router, hosts) = (harness.fake.router(), Arc::<Mutex<Vec<String>>>::default());
+        let router = harness.fake.router();
+        let hosts = Arc::<Mutex<Vec<String>>>::default();
         let seen = Arc::clone(&hosts);
         let connector = in_process(tower::service_fn(
             move |request: axum::http::Request<http_body_util::Full<Bytes>>| {

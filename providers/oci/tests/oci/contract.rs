@@ -17,18 +17,17 @@ const KIND: &str = "oci.oraclecloud.com/load-balancer-type";
 async fn every_request_and_answer_fits_the_description() {
     let variable =
         |name: &str| std::env::var(format!("CCM_TEST_{name}")).expect("the variables of this test");
-    let (proxy, upstream, keys) = (
-        variable("OCI_PROXY"),
-        variable("OCI_UPSTREAM"),
-        variable("CONTRACT_KEYS"),
-    );
+    let proxy = variable("OCI_PROXY");
+    let upstream = variable("OCI_UPSTREAM");
+    let keys = variable("CONTRACT_KEYS");
     let read = |name: &str| {
         std::fs::read_to_string(format!("{keys}/{name}"))
             .unwrap()
             .trim()
             .to_owned()
     };
-    let (key, id) = (read("oci.pem"), read("oci.keyid"));
+    let key = read("oci.pem");
+    let id = read("oci.keyid");
     let [tenancy, user, fingerprint] = id.split('/').collect::<Vec<_>>()[..] else {
         panic!("{id}")
     };

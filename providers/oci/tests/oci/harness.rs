@@ -218,7 +218,9 @@ impl Harness {
         service: &mut Service,
         others: &[Service],
     ) -> Result<LoadBalancerStatus> {
-        let (nodes, cluster, before) = (self.cluster.nodes(), cluster(), service.clone());
+        let nodes = self.cluster.nodes();
+        let cluster = cluster();
+        let before = service.clone();
         self.cluster
             .set_services(others.iter().cloned().chain([before.clone()]));
         let request = LoadBalancerRequest {
@@ -239,7 +241,8 @@ impl Harness {
 
     /// Plans a sync of a Service.
     pub(crate) async fn plan(&self, provider: &Oci, service: &Service) -> Result<Plan> {
-        let (nodes, cluster) = (self.cluster.nodes(), cluster());
+        let nodes = self.cluster.nodes();
+        let cluster = cluster();
         self.cluster.set_services([service.clone()]);
         let request = LoadBalancerRequest {
             cluster: &cluster,
@@ -279,7 +282,8 @@ impl Harness {
 
     /// Returns the load balancers of a Service as `explain` describes them.
     pub(crate) async fn describe(&self, provider: &Oci, service: &Service) -> String {
-        let (nodes, cluster) = (self.cluster.nodes(), cluster());
+        let nodes = self.cluster.nodes();
+        let cluster = cluster();
         let request = LoadBalancerRequest {
             cluster: &cluster,
             service,

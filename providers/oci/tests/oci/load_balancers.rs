@@ -109,10 +109,8 @@ async fn new_node_port_is_open_before_backends_move_and_the_old_one_until_then()
     moved.status.clone_from(&web.status);
     harness.fake.fault_injector().forget_requests();
     harness.ensure(&provider, &mut moved).await.unwrap();
-    let (lists, set) = (
-        "PUT /securityLists/{id}",
-        "PUT /loadBalancers/{id}/{part}/{name}",
-    );
+    let lists = "PUT /securityLists/{id}";
+    let set = "PUT /loadBalancers/{id}/{part}/{name}";
     let changes = harness.changes();
     let without_tag: Vec<_> = changes
         .iter()
@@ -330,7 +328,8 @@ async fn secret_of_a_namespace_of_the_configuration_is_read() {
             .started_with(text, &[], &in_process(harness.fake.router()))
             .await;
         harness.set_certificate("-----BEGIN CERTIFICATE-----\nAAEC\n-----END CERTIFICATE-----\n");
-        let (ports, secret) = (format!("{LB}ssl-ports"), format!("{LB}tls-secret"));
+        let ports = format!("{LB}ssl-ports");
+        let secret = format!("{LB}tls-secret");
         let mut web = service(&[(&ports, "80"), (&secret, "default/web-tls")], json!({}));
         web.metadata.namespace = Some("shop".to_owned());
         harness.ensure(&provider, &mut web).await.unwrap();
@@ -385,7 +384,8 @@ async fn certificate_is_rotated_under_a_new_name() {
     let pem =
         |body: &str| format!("-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n");
     harness.set_certificate(&pem("AAEC"));
-    let (ports, secret) = (format!("{LB}ssl-ports"), format!("{LB}tls-secret"));
+    let ports = format!("{LB}ssl-ports");
+    let secret = format!("{LB}tls-secret");
     let mut web = service(&[(&ports, "80"), (&secret, "web-tls")], json!({}));
     harness.ensure(&provider, &mut web).await.unwrap();
     let certificate = |harness: &Harness| {
@@ -428,7 +428,8 @@ async fn service_is_synced_when_the_certificate_of_its_secret_is_renewed() {
         |body: &str| format!("-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n");
     harness.set_certificate(&pem("AAEC"));
     let provider = harness.started().await;
-    let (ports, secret) = (format!("{LB}ssl-ports"), format!("{LB}tls-secret"));
+    let ports = format!("{LB}ssl-ports");
+    let secret = format!("{LB}tls-secret");
     let mut web = service(&[(&ports, "80"), (&secret, "web-tls")], json!({}));
     harness.ensure(&provider, &mut web).await.unwrap();
     harness.cluster.set_services([web.clone()]);
@@ -651,11 +652,9 @@ async fn regional_subnet_of_an_annotation_is_the_only_one() {
     };
     let [regional, other] = ["regional", "other"].map(|name| subnet(name, ""));
     let [first, second] = ["first", "second"].map(|name| subnet(name, "Uocm:PHX-AD-1"));
-    let (subnet1, subnet2, internal) = (
-        format!("{LB}subnet1"),
-        format!("{LB}subnet2"),
-        format!("{LB}internal"),
-    );
+    let subnet1 = format!("{LB}subnet1");
+    let subnet2 = format!("{LB}subnet2");
+    let internal = format!("{LB}internal");
     for (annotations, expected) in [
         (vec![], vec![LB_SUBNET]),
         (
@@ -804,10 +803,8 @@ async fn load_balancer_of_a_user_is_adopted_and_kept() {
     {
         let mut cloud = harness.fake.lock();
         let balancer = cloud.objects.get_mut(&id).unwrap();
-        let (set, listener) = (
-            balancer["backendSets"]["TCP-80"].clone(),
-            json!({"port": 8080, "protocol": "HTTP", "defaultBackendSetName": "site"}),
-        );
+        let set = balancer["backendSets"]["TCP-80"].clone();
+        let listener = json!({"port": 8080, "protocol": "HTTP", "defaultBackendSetName": "site"});
         balancer["backendSets"] = json!({"site": set});
         balancer["listeners"] = json!({"site": listener});
     }

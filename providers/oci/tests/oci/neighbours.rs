@@ -58,7 +58,8 @@ async fn update(
     provider: &provider_oci::Oci,
     service: &cloud_provider::Service,
 ) {
-    let (cluster, nodes) = (cluster(), harness.cluster.nodes());
+    let cluster = cluster();
+    let nodes = harness.cluster.nodes();
     let request = LoadBalancerRequest {
         cluster: &cluster,
         service,

@@ -223,7 +223,8 @@ async fn addresses_are_those_of_the_primary_vnic() {
 async fn instance_that_may_not_be_read_is_not_taken_for_deleted() {
     let harness = Harness::new();
     let provider = harness.started().await;
-    let (node, list) = (node(&harness), "GET /instances");
+    let node = node(&harness);
+    let list = "GET /instances";
     harness.fake.fault_injector().fail(Fault::refused_as(
         "GET /instances/{id}",
         404,

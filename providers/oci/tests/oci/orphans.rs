@@ -44,10 +44,8 @@ fn show(harness: &Harness, services: &[Service]) {
 async fn orphans_keep_the_rules_that_live_services_need_and_no_other_rules() {
     let harness = Harness::new();
     let provider = harness.started().await;
-    let (mut web, mut mail) = (
-        service(&[], json!({})),
-        other_service("mail", MAIL, &[], 80),
-    );
+    let mut web = service(&[], json!({}));
+    let mut mail = other_service("mail", MAIL, &[], 80);
     mail.spec.as_mut().unwrap().ports.as_mut().unwrap()[0].node_port = Some(31080);
     harness.ensure(&provider, &mut web).await.unwrap();
     let lists = || {

@@ -109,7 +109,8 @@ fn form(text: &str) -> BTreeMap<String, String> {
 /// Returns the provider with this configuration and these variables, and the services that it uses.
 fn provider(harness: &Harness, text: &str, variables: &[(&str, &str)]) -> (Oci, Neighbours) {
     let neighbours = Neighbours::default();
-    let (apis, others) = (harness.fake.router(), Router::new().fallback(answer));
+    let apis = harness.fake.router();
+    let others = Router::new().fallback(answer);
     let others = others.with_state((neighbours.clone(), harness.fake.clone()));
     let is_api = |path: &str| {
         ["/2016", "/2017", "/2020"]

@@ -87,7 +87,8 @@ impl OciCloud {
     }
 
     fn facts(cloud: &Oracle, object: &Value) -> LoadBalancerFacts {
-        let (mut ports, mut sets) = (BTreeSet::new(), BTreeSet::new());
+        let mut ports = BTreeSet::new();
+        let mut sets = BTreeSet::new();
         for listener in objects(&object["listeners"]) {
             let set = &object["backendSets"][listener["defaultBackendSetName"]
                 .as_str()

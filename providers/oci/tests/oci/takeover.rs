@@ -38,7 +38,8 @@ fn recorded(left: &Value) -> (Harness, Vec<Service>) {
             node["address"][0].as_str().unwrap(),
         )]
         .into();
-        let (name, provider_id) = (text("name").into(), text("providerID").into());
+        let name = text("name").into();
+        let provider_id = text("providerID").into();
         harness.cluster.set_node(Node {
             name,
             provider_id,

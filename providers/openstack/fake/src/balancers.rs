@@ -114,7 +114,8 @@ fn vip(model: &mut Model, project: &str, wanted: &Object, id: &str) -> Result<Ob
         );
         return Err(Refusal::conflict(message));
     }
-    let (name, device) = (format!("octavia-lb-{id}"), format!("lb-{id}"));
+    let name = format!("octavia-lb-{id}");
+    let device = format!("lb-{id}");
     let owner = "Octavia";
     let security_groups = json!([]);
     model.add_port(&NewPort {

@@ -56,7 +56,8 @@ impl Model {
     }
 
     fn add_network(&mut self, name: &str, range: &str, is_external: bool) -> Network {
-        let (id, now) = (self.new_id(), self.clock.utc());
+        let id = self.new_id();
+        let now = self.clock.utc();
         let project = if is_external {
             "9c18757fb171483bb42e6353bf9659fe"
         } else {
@@ -80,7 +81,8 @@ impl Model {
     }
 
     fn add_subnet(&mut self, network: &str, name: &str, range: &str) -> String {
-        let (id, now) = (self.new_id(), self.clock.utc());
+        let id = self.new_id();
+        let now = self.clock.utc();
         let owner = self
             .get(Kind::Network, network)
             .cloned()
@@ -146,7 +148,8 @@ impl Fake {
     /// Adds a router with an interface in this subnet, and returns its ID.
     pub fn add_router(&self, name: &str, subnet: &str) -> String {
         let mut model = self.model();
-        let (id, now) = (model.new_id(), model.clock.utc());
+        let id = model.new_id();
+        let now = model.clock.utc();
         let project = Model::home();
         let router = json!({
             "id": id, "name": name, "project_id": project, "tenant_id": project, "admin_state_up": true, "status": "ACTIVE",
@@ -214,7 +217,8 @@ impl Fake {
     /// If the subnet has no address left.
     pub fn add_server_to(&self, project: &str, name: &str, network: &Network) -> Server {
         let mut model = self.model();
-        let (id, now) = (model.new_id(), model.clock.utc());
+        let id = model.new_id();
+        let now = model.clock.utc();
         if model.get(Kind::Flavor, FLAVOR).is_none() {
             model.add_flavor(FLAVOR, "m1.k8s");
         }

@@ -132,7 +132,8 @@ fn prove(model: &Model, request: &ApiRequest, identity: &Value) -> Result<Option
 
 pub(crate) fn authenticate(model: &mut Model, request: &ApiRequest) -> Answer {
     let auth = &request.body["auth"];
-    let (identity, scope) = (&auth["identity"], &auth["scope"]);
+    let identity = &auth["identity"];
+    let scope = &auth["scope"];
     let own = prove(model, request, identity)?;
     let is_application = identity["methods"][0] == "application_credential";
     let project = match scope {

@@ -206,7 +206,8 @@ pub(crate) fn add(
             id
         }
     };
-    let (id, now) = (model.new_id(), model.clock.local());
+    let id = model.new_id();
+    let now = model.clock.local();
     let number =
         |key: &str, default: i64| wanted.get(key).and_then(Value::as_i64).unwrap_or(default);
     let or_null = |key: &str| wanted.get(key).cloned().unwrap_or_default();
@@ -247,7 +248,8 @@ pub(crate) fn change(model: &mut Model, request: &ApiRequest) -> Answer {
     let change = object(request, Kind::Listener)?;
     model.check_attributes(change, "listener_.listener", attributes::LISTENER, true)?;
     let found = model.one(Kind::Listener, &request.project, request.id())?;
-    let (balancer, protocol) = (balancer_of(found), text(found, "protocol").to_owned());
+    let balancer = balancer_of(found);
+    let protocol = text(found, "protocol").to_owned();
     check_options(model, &balancer, &protocol, change)?;
     check_pool(
         model,

@@ -143,7 +143,8 @@ pub(crate) fn add(
         return Err(Refusal::conflict("This pool already has a health monitor"));
     }
     model.has_room(Kind::Monitor, project)?;
-    let (id, now) = (model.new_id(), model.clock.local());
+    let id = model.new_id();
+    let now = model.clock.local();
     let or = |key: &str, default: Value| wanted.get(key).cloned().unwrap_or(default);
     let http = |key: &str, default: &str| {
         or(
@@ -209,7 +210,8 @@ pub(crate) fn change(model: &mut Model, request: &ApiRequest) -> Answer {
         true,
     )?;
     let found = model.one(Kind::Monitor, &request.project, request.id())?;
-    let (balancer, pool) = (balancer_of(found), pool_of(found));
+    let balancer = balancer_of(found);
+    let pool = pool_of(found);
     check(model, &balancer, &pool, text(found, "type"), change)?;
     model.may_change_pool(&balancer, &pool, &request.project)?;
     let updated = model.clock.local();
@@ -222,7 +224,8 @@ pub(crate) fn change(model: &mut Model, request: &ApiRequest) -> Answer {
 
 pub(crate) fn delete(model: &mut Model, request: &ApiRequest) -> Answer {
     let found = model.one(Kind::Monitor, &request.project, request.id())?;
-    let (balancer, pool) = (balancer_of(found), pool_of(found));
+    let balancer = balancer_of(found);
+    let pool = pool_of(found);
     model.may_change_pool(&balancer, &pool, &request.project)?;
     let monitor = model.owned(Kind::Monitor, &request.project, request.id())?;
     set_state(monitor, "PENDING_DELETE");

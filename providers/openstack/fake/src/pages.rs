@@ -119,7 +119,8 @@ fn limit(model: &Model, request: &ApiRequest) -> Result<usize, Refusal> {
 
 /// Returns the link to the page after the one that ends with `marker`.
 fn link(model: &Model, request: &ApiRequest, limit: usize, marker: &str) -> Value {
-    let (endpoint, path) = (&model.options.endpoint, &request.path);
+    let endpoint = &model.options.endpoint;
+    let path = &request.path;
     // Octavia's links drop the query parameters.
     let kept = request.query.iter().filter(|(key, _)| {
         request.service != Service::Balancer && key != "marker" && key != "limit"

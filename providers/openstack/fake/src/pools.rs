@@ -90,7 +90,8 @@ pub(crate) fn add(
     }
     check_algorithm(model, balancer, text(wanted, "lb_algorithm"))?;
     model.has_room(Kind::Pool, project)?;
-    let (id, now) = (model.new_id(), model.clock.local());
+    let id = model.new_id();
+    let now = model.clock.local();
     let pool = json!({
         "id": id, "name": text(wanted, "name"), "description": text(wanted, "description"),
         "provisioning_status": "PENDING_CREATE", "operating_status": "OFFLINE", "admin_state_up": true, "protocol": protocol,

@@ -58,7 +58,8 @@ impl Model {
             }
             None => self.free_address(new.subnet)?,
         };
-        let (id, now) = (self.new_id(), self.clock.utc());
+        let id = self.new_id();
+        let now = self.clock.utc();
         let mac = format!("fa:16:3e:{}:{}:{}", &id[2..4], &id[4..6], &id[6..8]);
         let status = if new.device.is_empty() || new.owner == "Octavia" {
             "DOWN"

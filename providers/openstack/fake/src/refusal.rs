@@ -78,7 +78,8 @@ impl Refusal {
 
     /// Returns the body, as this service writes it.
     pub(crate) fn body(&self, service: Service) -> Value {
-        let (status, message) = (self.status, &self.message);
+        let status = self.status;
+        let message = &self.message;
         let title = StatusCode::from_u16(status)
             .ok()
             .and_then(|status| status.canonical_reason())

@@ -26,10 +26,8 @@ pub(crate) fn object(request: &ApiRequest, kind: Kind) -> Result<&Object, Refusa
     match too_long(object).filter(|_| request.service == Service::Network) {
         None => Ok(object),
         Some(key) => {
-            let (value, limit) = (
-                text(object, key),
-                format!("exceeds maximum length of {LONGEST}"),
-            );
+            let value = text(object, key);
+            let limit = format!("exceeds maximum length of {LONGEST}");
             Err(Refusal::bad(format!(
                 "Invalid input for {key}. Reason: '{value}' {limit}."
             )))

@@ -32,7 +32,8 @@ impl Model {
         name: &str,
         description: &str,
     ) -> Object {
-        let (id, now) = (self.new_id(), self.clock.utc());
+        let id = self.new_id();
+        let now = self.clock.utc();
         let group = json!({
             "id": id, "name": name, "stateful": true, "tenant_id": project, "project_id": project, "description": description,
             "shared": false, "tags": [], "created_at": now, "updated_at": now, "revision_number": 1,

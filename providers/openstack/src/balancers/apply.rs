@@ -237,10 +237,8 @@ async fn apply_floating_ip(
     if stays {
         return Ok(shown(outcome));
     }
-    let (port, goes) = (
-        setting("vip_port_id"),
-        change.operations.iter().any(removes),
-    );
+    let port = setting("vip_port_id");
+    let goes = change.operations.iter().any(removes);
     let is_internal =
         spec.as_ref().is_ok_and(|spec| spec.internal) && !change.identity.is_leaving();
     if matches!(operation, Operation::Delete { .. })
@@ -328,7 +326,8 @@ pub(super) fn repair(actual: &ObservedLoadBalancer) -> String {
 
 /// Returns the error about a change of a load balancer in ERROR.
 fn cannot_change(failed: &ObservedLoadBalancer, text: &str) -> Error {
-    let (place, repair) = (failed.place(), repair(failed));
+    let place = failed.place();
+    let repair = repair(failed);
     if failed.foreign.is_empty() {
         return Error::invalid(format!(
             "{place}: {text}. {repair}; or delete it to get a new one"

@@ -279,7 +279,8 @@ impl Project {
         &self,
         identity: &Identity<'_>,
     ) -> Result<Vec<ObservedLoadBalancer>> {
-        let (service, leaves) = (identity.service, identity.is_leaving());
+        let service = identity.service;
+        let leaves = identity.is_leaving();
         // Tagged ones first, for there can be two: one that the Service has, and one that it moves to.
         let mut found = self.tagged(identity).await?;
         let requested =
@@ -335,7 +336,8 @@ impl Project {
     /// the one that it has. The annotation is ignored if the controller itself wrote it, and the load balancer was
     /// deleted since.
     fn report_request(&self, identity: &Identity<'_>, err: Error, has_none: bool) -> Result<()> {
-        let (service, leaves) = (identity.service, identity.is_leaving());
+        let service = identity.service;
+        let leaves = identity.is_leaving();
         // If the credential is another project's, a refusal (403) proves nothing about a load balancer that the Service
         // had.
         let is_final = match leaves {
@@ -382,7 +384,8 @@ impl Project {
 
     /// Reads what outlived its load balancer.
     async fn left_over(&self, identity: &Identity<'_>) -> Result<Option<ObservedLoadBalancer>> {
-        let (mut graph, mut id) = (ResourceGraph::default(), None);
+        let mut graph = ResourceGraph::default();
+        let mut id = None;
         for (resource, settings, targets) in self
             .groups
             .of_service(&security_group::name(identity.service))
@@ -404,11 +407,9 @@ impl Project {
                 graph = graph.resource(resource, settings);
             }
         }
-        let (name, legacy_owner, owner_tags) = (
-            identity.name.clone(),
-            identity.legacy_owner.clone(),
-            identity.owner_tags(),
-        );
+        let name = identity.name.clone();
+        let legacy_owner = identity.legacy_owner.clone();
+        let owner_tags = identity.owner_tags();
         Ok(id.map(|id| ObservedLoadBalancer {
             id,
             name,
@@ -452,10 +453,8 @@ fn group_of(view: &Share, groups: &BTreeMap<String, ResourceList>) -> ResourceLi
         return Vec::new();
     };
     // Other clusters have Services of the same name: the group so described is this one's, or the only one.
-    let (end, described) = (
-        format!("-{namespace}-{name}"),
-        security_group::described(cluster, namespace, name),
-    );
+    let end = format!("-{namespace}-{name}");
+    let described = security_group::described(cluster, namespace, name);
     let is_described = |resources: &&ResourceList| {
         resources
             .iter()

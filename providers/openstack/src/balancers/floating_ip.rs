@@ -330,7 +330,8 @@ async fn obtain(
     port: &str,
     spec: &ServiceSpec,
 ) -> Result<FloatingIp> {
-    let (services, service) = (&project.services, identity.service);
+    let services = &project.services;
+    let service = identity.service;
     if let Some(found) = of_port(services, port).await? {
         return Ok(found);
     }

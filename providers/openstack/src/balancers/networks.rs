@@ -58,7 +58,8 @@ pub(super) struct Subnet {
 
 impl NetworkCatalog {
     pub(super) fn new(services: Services) -> Self {
-        let (of_networks, of_subnets) = (services.clone(), services.clone());
+        let of_networks = services.clone();
+        let of_subnets = services.clone();
         let external = Catalog::new("external network", AGE, move || {
             let services = of_networks.clone();
             async move {
@@ -177,7 +178,8 @@ impl NetworkCatalog {
                 .is_none_or(|pattern| pattern.matches(&subnet.name))
         });
         if found.is_empty() {
-            let (name, tags) = (name.unwrap_or_default(), tags.unwrap_or_default());
+            let name = name.unwrap_or_default();
+            let tags = tags.unwrap_or_default();
             return Err(Error::invalid(format!(
                 "no subnet of network {network:?} has a name like {name:?} and tags {tags:?} (floating-subnet, floating-subnet-tags)"
             )));
@@ -469,7 +471,8 @@ mod tests {
             network: Some(network.into()),
             ..VipPlacement::default()
         };
-        let (v4, v6) = (AddressFamily::Ipv4, AddressFamily::Ipv6);
+        let v4 = AddressFamily::Ipv4;
+        let v6 = AddressFamily::Ipv6;
         let table = [
             (at("v4"), v6, Some("b6")),
             (of("net"), v6, Some("b6")),

@@ -209,7 +209,8 @@ pub(super) struct Member<'a> {
 impl Member<'_> {
     /// Returns the target: the Node's name and the address. Without ports, so that pools of the same Nodes have one set.
     pub(super) fn target(&self) -> String {
-        let (name, address) = (self.name.as_deref().unwrap_or_default(), &self.address);
+        let name = self.name.as_deref().unwrap_or_default();
+        let address = &self.address;
         let serial = self.protocol_port.and_then(|port| {
             let rest = name.strip_prefix("member_")?;
             rest.strip_suffix(&format!("_{address}_{port}"))
@@ -219,7 +220,8 @@ impl Member<'_> {
 
     /// Returns the name of a member that is created by a request of its own.
     pub(super) fn serial_name(&self) -> String {
-        let (name, address) = (self.name.as_deref().unwrap_or_default(), &self.address);
+        let name = self.name.as_deref().unwrap_or_default();
+        let address = &self.address;
         format!(
             "member_{name}_{address}_{}",
             self.protocol_port.unwrap_or_default()

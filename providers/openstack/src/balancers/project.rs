@@ -127,7 +127,8 @@ pub(super) fn polling(steps: u32) -> Polling {
         .sum::<f64>()
         .min(MAX_WAIT)
         .floor();
-    let (first, max_interval) = (Duration::from_millis(500), Duration::from_secs(20));
+    let first = Duration::from_millis(500);
+    let max_interval = Duration::from_secs(20);
     Polling {
         first,
         growth: 1.2,

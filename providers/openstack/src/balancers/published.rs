@@ -189,10 +189,8 @@ mod tests {
 
     #[test]
     fn id_and_address_are_written_down_and_nothing_where_there_is_none() {
-        let (id, address) = (
-            key::LOAD_BALANCER_ID.key(),
-            key::LOAD_BALANCER_ADDRESS.key(),
-        );
+        let id = key::LOAD_BALANCER_ID.key();
+        let address = key::LOAD_BALANCER_ADDRESS.key();
         let actual = ObservedLoadBalancer {
             id: "lb-1/tag".into(),
             ingress: vec![ObservedLoadBalancer::ip("192.0.2.7")],

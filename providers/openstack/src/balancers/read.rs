@@ -116,7 +116,9 @@ impl Whole {
             }
             seen.graph.resources.insert(resource, attributes);
         }
-        let (graph, foreign, sharers) = (seen.graph, seen.foreign, self.sharers(&view));
+        let graph = seen.graph;
+        let foreign = seen.foreign;
+        let sharers = self.sharers(&view);
         let mut actual = ObservedLoadBalancer {
             graph: Some(graph),
             foreign,

@@ -23,10 +23,8 @@ pub(super) async fn tag(project: &Project, change: Change<'_>) -> Result<Applied
     let Some(balancer) = project.balancer(id).await? else {
         return Ok(Applied::Gone);
     };
-    let (legacy_owner_tag, has_tags) = (
-        identity.legacy_owner.as_deref().unwrap_or_default(),
-        project.services.octavia().await?.tags,
-    );
+    let legacy_owner_tag = identity.legacy_owner.as_deref().unwrap_or_default();
+    let has_tags = project.services.octavia().await?.tags;
     check_share(project, actual, &balancer, has_tags)?;
     let mut changes = Map::new();
     let before = actual
@@ -157,10 +155,8 @@ fn check_share(
         others,
         ..
     } = Share::with_id(balancer, &actual.id);
-    let (place, most) = (
-        actual.place(),
-        usize::from(project.config.get(&MAX_SHARED_LB).unwrap_or_default()),
-    );
+    let place = actual.place();
+    let most = usize::from(project.config.get(&MAX_SHARED_LB).unwrap_or_default());
     if is_owner || legacy_owner_tag.is_some() {
         return Ok(());
     }
@@ -188,7 +184,8 @@ async fn rename_resources(
     change: Change<'_>,
     has_tags: bool,
 ) -> Result<()> {
-    let (id, to) = (text(balancer, ID), &*change.identity.cluster.name);
+    let id = text(balancer, ID);
+    let to = &*change.identity.cluster.name;
     let whole = project.monitored_resources(balancer.clone()).await?;
     let is_ours = |listener: &&Value| {
         let mut tags = texts(listener, TAGS).peekable();

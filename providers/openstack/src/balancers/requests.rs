@@ -33,10 +33,8 @@ pub(super) async fn change_resources(project: &Project, change: Change<'_>) -> R
         .actual
         .ok_or_else(|| Error::other("a resource without a load balancer"))?;
     let names = ObjectNames::of_change(project, &change).await?;
-    let (id, graph) = (
-        balancer_id(&actual.id),
-        actual.graph.clone().unwrap_or_default(),
-    );
+    let id = balancer_id(&actual.id);
+    let graph = actual.graph.clone().unwrap_or_default();
     let step = Subject {
         project,
         change,
@@ -382,10 +380,8 @@ impl Subject<'_> {
     /// Changes a pool itself. If the provider does not support the new algorithm, the pool keeps its present one, and
     /// an event is recorded.
     async fn update_pool(&self, id: &str, changes: Value) -> Result<()> {
-        let (has_method, persistence) = (
-            changes.get("lb_algorithm").is_some(),
-            changes.get("session_persistence").cloned(),
-        );
+        let has_method = changes.get("lb_algorithm").is_some();
+        let persistence = changes.get("session_persistence").cloned();
         match self.update(&POOLS, id, changes).await {
             Err(err) if err.is_invalid() && has_method => {
                 let text = format!("the method of load balancing cannot be changed: {err}");
@@ -422,11 +418,9 @@ impl Subject<'_> {
 
     /// Changes members one by one, for providers that take no more than one change at a time.
     async fn members_one_by_one(&self, pool: &str, wanted: &Members) -> Result<()> {
-        let (project, http, callbacks) = (
-            self.project,
-            &self.project.services.balancer,
-            self.change.callbacks,
-        );
+        let project = self.project;
+        let http = &self.project.services.balancer;
+        let callbacks = self.change.callbacks;
         let mut present = project
             .all_of(&MEMBERS, MEMBERS.list(pool), |member: &Member<'_>| {
                 member.id.clone()

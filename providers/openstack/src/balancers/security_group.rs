@@ -132,7 +132,8 @@ impl GroupRule {
         } else {
             Family::Ipv4
         };
-        let (min, max) = (self.port_range_min, self.port_range_max);
+        let min = self.port_range_min;
+        let max = self.port_range_max;
         let small = |number: u16| u8::try_from(number).ok();
         let (protocol, ports) = match (
             Protocol::named(self.protocol.as_deref().unwrap_or_default()),

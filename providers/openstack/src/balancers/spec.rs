@@ -144,7 +144,8 @@ impl ServiceSpec {
         let class = class(&mut annotations, config).unwrap_or_default();
         let defaults = config.settings.clone().with(&class);
         let mut annotations = annotations.over(&defaults);
-        let (read, fields) = (&mut annotations, service.spec.clone().unwrap_or_default());
+        let read = &mut annotations;
+        let fields = service.spec.clone().unwrap_or_default();
         let (internal, is_unclear) = internal(read, service, config);
         let (family, second) = families(service);
         let (ranges, is_restricted) = ranges(read, service, family, second);
@@ -153,7 +154,8 @@ impl ServiceSpec {
         let proxy = proxy(read);
         let x_forwarded_for = read.get(&key::X_FORWARDED_FOR).unwrap_or_default();
         if proxy.is_some() && x_forwarded_for {
-            let (proxy, header) = (key::PROXY_PROTOCOL.key(), key::X_FORWARDED_FOR.key());
+            let proxy = key::PROXY_PROTOCOL.key();
+            let header = key::X_FORWARDED_FOR.key();
             read.mistake(format!(
                 "annotations {proxy} and {header} cannot be used together; remove one"
             ));
@@ -225,11 +227,9 @@ impl ServiceSpec {
 
     /// Returns a warning about an algorithm that Octavia does not have.
     pub(super) fn unknown_method_warning(&self) -> Option<String> {
-        let (method, key, used) = (
-            self.unknown_method.as_ref()?,
-            key::LB_METHOD.key(),
-            &self.lb_method,
-        );
+        let method = self.unknown_method.as_ref()?;
+        let key = key::LB_METHOD.key();
+        let used = &self.lb_method;
         Some(format!(
             "annotation {key}: {method:?} is no algorithm of Octavia's; {used} is used"
         ))

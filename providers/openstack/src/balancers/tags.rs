@@ -45,7 +45,9 @@ pub(super) fn full_name(service: &Service) -> (&str, &str) {
 /// Returns namespace and name of the Service that a legacy owner tag names; `None` if the tag was cut. Neither can hold a `_`.
 pub(super) fn service_of(tag: &str) -> Option<(&str, &str)> {
     let mut parts = tag.strip_prefix(LEGACY)?.rsplitn(3, '_');
-    let (name, namespace, _cluster) = (parts.next()?, parts.next()?, parts.next()?);
+    let name = parts.next()?;
+    let namespace = parts.next()?;
+    let _cluster = parts.next()?;
     (tag.len() < LONGEST).then_some((namespace, name))
 }
 
@@ -54,7 +56,8 @@ pub(super) fn service_of(tag: &str) -> Option<(&str, &str)> {
 pub(super) fn cluster_of(tag: &str) -> Option<&str> {
     let at = tag.find(LEGACY)?;
     let mut parts = tag[at + LEGACY.len()..].rsplitn(3, '_').skip(1);
-    let (namespace, cluster) = (parts.next()?, parts.next());
+    let namespace = parts.next()?;
+    let cluster = parts.next();
     Some(cluster.unwrap_or(namespace)).filter(|cluster| !cluster.is_empty())
 }
 
@@ -114,7 +117,8 @@ pub(super) struct Share {
 impl Share {
     /// Returns all views of a load balancer: one for each Service that it is tagged for.
     pub(super) fn all(balancer: &Value) -> Vec<Self> {
-        let (id, name) = (text(balancer, "id"), text(balancer, "name"));
+        let id = text(balancer, "id");
+        let name = text(balancer, "name");
         let mut legacy_owner_tags: Vec<&str> = texts(balancer, "tags")
             .filter(|tag| tag.starts_with(LEGACY))
             .collect();
@@ -159,7 +163,8 @@ impl Share {
         is_requested: bool,
     ) -> Option<Self> {
         let all = Self::all(balancer);
-        let (id, name) = (text(balancer, "id"), text(balancer, "name"));
+        let id = text(balancer, "id");
+        let name = text(balancer, "name");
         let legacy_owner_tag = identity.legacy_owner.as_deref().unwrap_or_default();
         let is_renamed = |view: &&Self| {
             let ours = service_of(legacy_owner_tag);

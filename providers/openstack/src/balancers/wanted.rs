@@ -232,7 +232,8 @@ pub(super) async fn wanted_graph(
     if has_floating_network {
         floating_ip::check_named(project, request, spec).await?;
     }
-    let (mut vip, mut member_subnet) = (spec.vip.clone(), spec.member_subnet.clone());
+    let mut vip = spec.vip.clone();
+    let mut member_subnet = spec.member_subnet.clone();
     if vip.subnet.is_none()
         && vip.network.is_none()
         && (vip.port.is_none() || member_subnet.is_none())
@@ -307,7 +308,8 @@ fn targets(
         .collect();
     let mut without: Vec<&str> = without.into_iter().map(|(node, _)| node).collect();
     without.sort_unstable();
-    let (about, names) = (EventSubject::Service(service), without.join(", "));
+    let about = EventSubject::Service(service);
+    let names = without.join(", ");
     if !without.is_empty()
         && project
             .deduplicator

@@ -31,7 +31,8 @@ impl<'a> Global<'a> {
     pub(super) fn of(file: &'a mut GitConfigSettings, environment: &Environment) -> Self {
         let set = |name| environment.get(name).filter(|value| !value.is_empty());
         let is_offline = environment.is_offline();
-        let (named, cloud) = (file.get(&CLOUDS_FILE), file.get(&CLOUD));
+        let named = file.get(&CLOUDS_FILE);
+        let cloud = file.get(&CLOUD);
         if !file.flag(&USE_CLOUDS) {
             for key in [&CLOUDS_FILE, &CLOUD]
                 .into_iter()
@@ -101,7 +102,8 @@ impl<'a> Global<'a> {
 
     pub(super) fn tls(&mut self) -> Tls {
         let roots = self.path(&CA_FILE, "cacert");
-        let (cert, key) = (self.path(&CERT_FILE, "cert"), self.path(&KEY_FILE, "key"));
+        let cert = self.path(&CERT_FILE, "cert");
+        let key = self.path(&KEY_FILE, "key");
         match (&cert, &key) {
             (Some(_), None) => self.file.refuse(&CERT_FILE, "needs key-file"),
             (None, Some(_)) => self.file.refuse(&KEY_FILE, "needs cert-file"),
@@ -155,7 +157,8 @@ impl<'a> Global<'a> {
     /// `clouds.yaml`.
     fn method(&mut self, domain: Option<Domain>) -> Method {
         let is_set = |key: &Key<String>| self.file.is_set(key);
-        let (mut token, mut application) = (is_set(&TOKEN), APPLICATION.into_iter().any(is_set));
+        let mut token = is_set(&TOKEN);
+        let mut application = APPLICATION.into_iter().any(is_set);
         if !token && !application && !is_set(&PASSWORD) && !is_set(&TRUSTEE_PASSWORD) {
             token = self.clouds.text("auth.token").is_some();
             application = self
@@ -263,10 +266,8 @@ impl Global<'_> {
     /// Returns the ID, else the name. Those of the file take precedence over those of `clouds.yaml`, whose fields begin
     /// with `path`.
     fn named(&mut self, id: &Key<String>, name: &Key<String>, path: &str) -> Option<By> {
-        let (id, name) = (
-            self.file.get(id).map(By::Id),
-            self.file.get(name).map(By::Name),
-        );
+        let id = self.file.get(id).map(By::Id);
+        let name = self.file.get(name).map(By::Name);
         if id.is_some() || name.is_some() {
             return id.or(name);
         }

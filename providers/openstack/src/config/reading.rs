@@ -39,12 +39,10 @@ impl Config {
         );
         let mut variables = Variables::of(&setup.environment);
         let mut global = Global::of(&mut file, &setup.environment);
-        let (auth, region, interface, tls) = (
-            global.auth(),
-            global.region(),
-            global.interface(),
-            global.tls(),
-        );
+        let auth = global.auth();
+        let region = global.region();
+        let interface = global.interface();
+        let tls = global.tls();
         let mut files = global.finish();
         files.extend(
             tls.roots
@@ -127,7 +125,8 @@ fn balancers(file: &mut GitConfigSettings, wait_steps: u32) -> Option<Balancers>
         has_file: true,
         wait_steps,
     };
-    let (provider, method) = (balancers.provider(), balancers.get(&LB_METHOD));
+    let provider = balancers.provider();
+    let method = balancers.get(&LB_METHOD);
     if !PROVIDERS.contains(&&*provider) {
         file.warn(
             &LB_PROVIDER,

@@ -69,9 +69,11 @@ pub(crate) fn routes(
     id: String,
     cluster: ClusterView,
 ) -> RouteTable<RouterRoutes> {
-    let (all_ports, router) = (ports.clone(), id.clone());
+    let all_ports = ports.clone();
+    let router = id.clone();
     let wanted_ports = Coalescer::retrying_alone(move |(), ips: Vec<String>| {
-        let (ports, router) = (all_ports.clone(), router.clone());
+        let ports = all_ports.clone();
+        let router = router.clone();
         async move {
             let of_router = ports.with("device_id", &[router], &[]).await?;
             if of_router.is_empty() {

@@ -91,7 +91,8 @@ async fn attachments(services: &Services, ports: &[Port], known: &[Port]) -> Res
 }
 
 async fn network_names(services: &Services, ids: HashSet<&str>) -> Result<HashMap<String, String>> {
-    let (ids, mut names) = (Vec::from_iter(ids), HashMap::new());
+    let ids = Vec::from_iter(ids);
+    let mut names = HashMap::new();
     for ids in ids.chunks(VALUES_AT_ONCE) {
         let call = Call::get("/networks", &[])
             .query("fields", "id")

@@ -201,7 +201,8 @@ impl Rancher {
 
     /// Creates a service, and returns it.
     fn create(&mut self, request: &ApiRequest, kind: &str) -> Result<Value, Refused> {
-        let (body, environment) = (&request.body, &*request.project);
+        let body = &request.body;
+        let environment = &*request.project;
         let stack = self
             .stacks
             .iter()
@@ -399,10 +400,8 @@ pub(crate) fn delete(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
 }
 
 pub(crate) fn act(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
-    let (action, id) = (
-        request.query("action").unwrap_or_default(),
-        request.id().to_owned(),
-    );
+    let action = request.query("action").unwrap_or_default();
+    let id = request.id().to_owned();
     let found = cloud.find(request)?;
     if !actions(found).contains(&action) {
         return Err(Refused::new(405, "ActionNotAvailable", ""));

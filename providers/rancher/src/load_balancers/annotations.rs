@@ -113,11 +113,10 @@ impl LoadBalancerSpec {
     /// Parses the annotations and ports of a Service.
     pub(crate) fn of(service: &Service, config: &Config) -> Parsed<Self> {
         let mut annotations = Annotations::of(service);
-        let (scale, certificates) = (annotations.get(&SCALE), annotations.get(&CERTIFICATES));
-        let (protocols, cookie) = (
-            annotations.get(&PROTOCOLS).unwrap_or_default(),
-            annotations.get(&COOKIE),
-        );
+        let scale = annotations.get(&SCALE);
+        let certificates = annotations.get(&CERTIFICATES);
+        let protocols = annotations.get(&PROTOCOLS).unwrap_or_default();
+        let cookie = annotations.get(&COOKIE);
         annotations.unknown(PREFIX, ALL);
         let ports = service_ports(service, &["TCP"]).unwrap_or_else(|error| {
             annotations.mistake(error.to_string());
@@ -162,7 +161,8 @@ impl LoadBalancerSpec {
         }
         let max = config.max_scale;
         if let Some(scale) = scale.filter(|scale| *scale > max) {
-            let (key, limit) = (SCALE.key(), MAX_SCALE.key());
+            let key = SCALE.key();
+            let limit = MAX_SCALE.key();
             annotations.mistake(format!(
                 "annotation {key}: {scale} is more than {limit} of the program allows; use at most {max}"
             ));

@@ -56,13 +56,11 @@ impl Shared {
     /// registered the load balancer.
     async fn create(&self, change: Change<'_>) -> Result<Applied> {
         self.check_environment().await?;
-        let (identity, graph) = (
-            change.identity,
-            change
-                .outcome_of_all()
-                .and_then(|load_balancer| load_balancer.graph)
-                .unwrap_or_default(),
-        );
+        let identity = change.identity;
+        let graph = change
+            .outcome_of_all()
+            .and_then(|load_balancer| load_balancer.graph)
+            .unwrap_or_default();
         let cluster = OwnerTags::cluster(identity.cluster);
         // The image first: without it, nothing is created.
         let (image, _) = self.image.get(AGE, || self.read_image()).await?;
@@ -160,7 +158,8 @@ impl Shared {
         balancer: LoadBalancerService,
         spec: &LoadBalancerSpec,
     ) -> Result<Applied> {
-        let (identity, api) = (change.identity, &self.source.api);
+        let identity = change.identity;
+        let api = &self.source.api;
         if !balancer.accepts_changes() {
             return Ok(Applied::PlanAgain(Box::new(self.observed(&balancer)?)));
         }

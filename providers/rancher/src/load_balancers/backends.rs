@@ -103,7 +103,8 @@ fn distinct_names<'a>(
             .and_then(ExternalService::address);
         named.is_some_and(|text| text != address && names.contains_key(text))
     };
-    let (mut taken, mut found) = (BTreeSet::new(), BTreeMap::new());
+    let mut taken = BTreeSet::new();
+    let mut found = BTreeMap::new();
     for (node, address) in nodes {
         let short = external_name(node);
         let is_free = !taken.contains(&short) && !is_of_another(&short, address);
@@ -351,9 +352,8 @@ impl Backends {
                 leaves: true,
             }
         };
-        let (urgent, key) = (SharedPriority::of(Priority::Urgent), |resource: &Links| {
-            resource.id().to_owned()
-        });
+        let urgent = SharedPriority::of(Priority::Urgent);
+        let key = |resource: &Links| resource.id().to_owned();
         let consumers = self
             .api
             .linked(&service.resource, "consumedbyservices", &urgent, key)

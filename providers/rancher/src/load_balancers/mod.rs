@@ -59,12 +59,12 @@ pub(crate) struct Shared {
 
 impl LoadBalancers {
     pub(crate) fn new(source: Source, cluster: ClusterView) -> Self {
-        let (deduplicator, backends) = (
-            EventDeduplicator::new(cluster.events().clone()),
-            Backends::new(source.api.clone()),
-        );
-        let (stack, image) = (Cached::default(), Cached::default());
-        let (leftovers, pending) = (Notify::new(), Mutex::default());
+        let deduplicator = EventDeduplicator::new(cluster.events().clone());
+        let backends = Backends::new(source.api.clone());
+        let stack = Cached::default();
+        let image = Cached::default();
+        let leftovers = Notify::new();
+        let pending = Mutex::default();
         Self(Arc::new(Shared {
             source,
             cluster,
@@ -80,7 +80,8 @@ impl LoadBalancers {
     /// Returns a task that deletes external services which a process that was killed, or a refused deletion, has left. Without the cluster's ID,
     /// it deletes none: other clusters may have the same name.
     pub(crate) fn sweeper(&self, cluster: &Cluster) -> impl Future<Output = ()> + Send + use<> {
-        let (shared, cluster) = (Arc::clone(&self.0), cluster.id.clone());
+        let shared = Arc::clone(&self.0);
+        let cluster = cluster.id.clone();
         async move {
             let Some(cluster) = cluster else { return };
             loop {
@@ -190,8 +191,9 @@ impl LoadBalancerCloud for LoadBalancers {
         &self,
         input: &DesiredStateInput<'_, LoadBalancerSpec>,
     ) -> Result<ResourceGraph> {
-        let (spec, nodes, mut pending_events) =
-            (input.spec, input.request.nodes, PendingEvents::default());
+        let spec = input.spec;
+        let nodes = input.request.nodes;
+        let mut pending_events = PendingEvents::default();
         let mut targets = Vec::new();
         for node in nodes {
             match address(node) {

@@ -40,7 +40,8 @@ async fn nodes_whose_short_names_are_equal_have_external_services_of_their_own()
         }
         let uuid = text(&harness.host("worker-1")["uuid"]);
         harness.set_node(order[0], &uuid, "10.2.0.1");
-        let (provider, mut web) = (harness.started().await, service(&[80], &[], json!({})));
+        let provider = harness.started().await;
+        let mut web = service(&[80], &[], json!({}));
         harness.ensure(&provider, &mut web).await.unwrap();
         let first = backends(&harness);
         harness.set_node(order[1], &uuid, "10.2.0.2");
@@ -67,7 +68,8 @@ async fn nodes_whose_short_names_are_equal_have_external_services_of_their_own()
 #[tokio::test(start_paused = true)]
 async fn new_nodes_whose_short_names_are_equal_get_external_services_at_once() {
     let harness = Harness::new();
-    let (uuid, long) = (text(&harness.host("worker-1")["uuid"]), "n".repeat(63));
+    let uuid = text(&harness.host("worker-1")["uuid"]);
+    let long = "n".repeat(63);
     let names = [
         "node.1",
         "node-1",
@@ -77,7 +79,8 @@ async fn new_nodes_whose_short_names_are_equal_get_external_services_at_once() {
     for (number, name) in names.into_iter().enumerate() {
         harness.set_node(name, &uuid, &format!("10.2.0.{number}"));
     }
-    let (provider, mut web) = (harness.started().await, service(&[80], &[], json!({})));
+    let provider = harness.started().await;
+    let mut web = service(&[80], &[], json!({}));
     harness.ensure(&provider, &mut web).await.unwrap();
     assert_eq!(harness.externals().len(), 6);
     assert!(
@@ -115,7 +118,8 @@ async fn external_service_that_cannot_be_deleted_keeps_no_load_balancer_running(
 #[tokio::test(start_paused = true)]
 async fn load_balancer_whose_deletion_is_refused_keeps_its_backends() {
     let harness = Harness::new();
-    let (provider, mut web) = (harness.started().await, service(&[80], &[], json!({})));
+    let provider = harness.started().await;
+    let mut web = service(&[80], &[], json!({}));
     harness.ensure(&provider, &mut web).await.unwrap();
     let lock = |is_locked: bool| {
         let mut cloud = harness.fake.lock();
@@ -141,7 +145,8 @@ async fn load_balancer_whose_deletion_is_refused_keeps_its_backends() {
 async fn load_balancer_whose_deletion_fails_for_any_reason_keeps_its_backends() {
     for status in [403, 409, 422, 500] {
         let harness = Harness::new();
-        let (provider, mut web) = (harness.started().await, service(&[80], &[], json!({})));
+        let provider = harness.started().await;
+        let mut web = service(&[80], &[], json!({}));
         harness.ensure(&provider, &mut web).await.unwrap();
         let before = (harness.balancer(), backends(&harness));
         harness
@@ -162,7 +167,8 @@ async fn load_balancer_whose_deletion_fails_for_any_reason_keeps_its_backends() 
 #[tokio::test(start_paused = true)]
 async fn backends_of_the_go_program_are_deleted_after_a_deletion_that_was_interrupted() {
     let harness = Harness::new();
-    let (provider, mut web) = (harness.started().await, service(&[80], &[], json!({})));
+    let provider = harness.started().await;
+    let mut web = service(&[80], &[], json!({}));
     harness.ensure(&provider, &mut web).await.unwrap();
     harness
         .fake
@@ -193,7 +199,8 @@ async fn backends_of_the_go_program_are_deleted_after_a_deletion_that_was_interr
 #[tokio::test(start_paused = true)]
 async fn external_service_of_a_node_that_left_and_cannot_be_deleted_keeps_no_node_from_joining() {
     let harness = Harness::new();
-    let (provider, mut web) = (harness.started().await, service(&[80], &[], json!({})));
+    let provider = harness.started().await;
+    let mut web = service(&[80], &[], json!({}));
     harness.ensure(&provider, &mut web).await.unwrap();
     harness
         .fake

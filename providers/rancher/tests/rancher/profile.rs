@@ -78,7 +78,8 @@ impl RancherCloud {
 
     fn facts(&self, object: &Value) -> LoadBalancerFacts {
         let cloud = self.0.lock();
-        let (mut ports, mut targets) = (BTreeSet::new(), BTreeSet::new());
+        let mut ports = BTreeSet::new();
+        let mut targets = BTreeSet::new();
         for rule in list(&object["lbConfig"]["portRules"]) {
             ports.insert((
                 number(&rule["sourcePort"]),

@@ -48,7 +48,8 @@ const IDS: ProviderIds = ProviderIds {
 /// *Invalid*, with all mistakes in the file.
 pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
     let mut settings = YamlSettings::yaml(setup)?;
-    let (http, project) = (settings.transport(None), settings.text("project"));
+    let http = settings.transport(None);
+    let project = settings.text("project");
     settings.finish()?;
     Ok(Arc::new(Simulated::new(http.build()?, project)))
 }

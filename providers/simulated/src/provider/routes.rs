@@ -38,10 +38,8 @@ impl RouteCloud for Api {
                     .unwrap_or_default(),
             ),
         };
-        let (name, shared_priority) = (
-            |route: &CloudRoute| route.name.clone(),
-            SharedPriority::default(),
-        );
+        let name = |route: &CloudRoute| route.name.clone();
+        let shared_priority = SharedPriority::default();
         Ok(self
             .http
             .list(Call::get(ALL, &[]), "routes", &shared_priority, keep, name)

@@ -63,7 +63,8 @@ async fn a_new_token_is_taken_from_its_file_without_a_restart() {
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
     let stop = CancellationToken::new();
     let server = tokio::spawn({
-        let (cloud, stop) = (cloud.clone(), stop.clone());
+        let cloud = cloud.clone();
+        let stop = stop.clone();
         async move { cloud.serve(listener, stop).await }
     });
     let file =

@@ -143,7 +143,8 @@ async fn a_lost_answer_cuts_a_real_connection() {
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
     let stop = tokio_util::sync::CancellationToken::new();
     let serving = cloud.clone();
-    let (until, stopped) = (stop.clone(), stop.clone().drop_guard());
+    let until = stop.clone();
+    let stopped = stop.clone().drop_guard();
     tokio::spawn(async move { serving.serve(listener, until).await });
     cloud.inject(Fault::new(FaultKind::LostAnswer));
     let client = Transport::builder(endpoint)
@@ -171,7 +172,8 @@ async fn a_lost_answer_cuts_a_real_connection() {
 async fn lists_go_wrong_in_three_ways() {
     let cloud = cloud_with(120);
     let pages = async || {
-        let (mut page, mut names) = (1, Vec::new());
+        let mut page = 1;
+        let mut names = Vec::new();
         loop {
             let (_, body) = get(&cloud, &format!("/v1/machines?page={page}&per_page=50")).await;
             names.extend(

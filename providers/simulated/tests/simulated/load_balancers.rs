@@ -66,7 +66,8 @@ impl Scene {
         let nodes = nodes(&cloud.create_machines("w-", 3));
         let ports = json!([{"port": 80, "nodePort": 30080}, {"port": 53, "nodePort": 30053, "protocol": "UDP"}]);
         let service = service("17-c0", &json!({"ports": ports}));
-        let (provider, seen) = (provider(&cloud), Seen::default());
+        let provider = provider(&cloud);
+        let seen = Seen::default();
         Self {
             cloud,
             provider,

@@ -90,7 +90,8 @@ async fn a_burst_of_5000_nodes_over_half_a_minute_costs_exactly_the_pages() {
 async fn five_hundred_gone_nodes_cost_a_list_and_one_costs_single_reads() {
     let cloud = Cloud::default();
     let ids = cloud.create_machines("w-", 5000);
-    let (provider, nodes) = (provider(&cloud), nodes(&ids));
+    let provider = provider(&cloud);
+    let nodes = nodes(&ids);
     for id in &ids[..500] {
         cloud.terminate(id);
     }

@@ -156,7 +156,8 @@ fn action(request: &ApiRequest) -> &str {
 
 fn carry_out(world: &mut World, request: &ApiRequest) -> Result<Reply, Refused> {
     world.effects = request.effects.clone();
-    let (action, body) = (action(request), &request.body);
+    let action = action(request);
+    let body = &request.body;
     if product(request) == "v2" {
         let mut answer = v2::answer(world, action, &v2::parameters(&request.query))?;
         strip(&mut answer);
@@ -218,7 +219,8 @@ impl Cloud for World {
         if product(request) != "sts" {
             signature::verify(request)?;
         }
-        let (limit, action) = (self.limit, action(request).to_owned());
+        let limit = self.limit;
+        let action = action(request).to_owned();
         let bucket = || Bucket::new(limit, Duration::from_secs(1), limit);
         let is_exceeded = self
             .buckets

@@ -40,7 +40,10 @@ impl Default for World {
     /// A VPC with a cluster route table.
     fn default() -> Self {
         let (buckets, effects, tokens, tasks) = Default::default();
-        let (task, page, limit, now) = (Duration::from_millis(1200), 100, 20, Instant::now());
+        let task = Duration::from_millis(1200);
+        let page = 100;
+        let limit = 20;
+        let now = Instant::now();
         let mut world = Self {
             task,
             page,
@@ -146,7 +149,8 @@ impl World {
         let id = format!("task-{}", self.number());
         let error = self.effects.error();
         let succeeds = error.is_none();
-        let (balancer, due) = (text(balancer).to_owned(), self.now + self.task);
+        let balancer = text(balancer).to_owned();
+        let due = self.now + self.task;
         self.tasks.push(Task {
             id: id.clone(),
             balancer,

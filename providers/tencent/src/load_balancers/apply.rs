@@ -141,10 +141,8 @@ impl Work<'_> {
 
     async fn update(&self) -> Result<Applied> {
         self.write_tags().await?;
-        let (wants_group, had_group) = (
-            self.after.resources.get(&group_key()),
-            self.before.resources.get(&group_key()),
-        );
+        let wants_group = self.after.resources.get(&group_key());
+        let had_group = self.before.resources.get(&group_key());
         let managed = match wants_group {
             Some(settings) if had_group != wants_group => Some(self.ensure_group(settings).await?),
             Some(_) => had_group

@@ -75,17 +75,16 @@ impl TencentLoadBalancers {
                 let number = |key: &str| {
                     u16::try_from(object[key].as_u64().unwrap_or_default()).unwrap_or_default()
                 };
-                let (port, target_port) = (number("ListenerPort"), number(TARGET_PORT));
+                let port = number("ListenerPort");
+                let target_port = number(TARGET_PORT);
                 let Some(transport) = ["TCP", "UDP"].into_iter().find(|text| *text == protocol)
                 else {
                     continue;
                 };
                 let ids = list(&targets["Targets"])
                     .map(|targets| target(text(targets, "InstanceId"), target_port, WEIGHT));
-                let (name, settings) = (
-                    pool(transport, port),
-                    Attributes::default().set(TARGET_PORT, target_port),
-                );
+                let name = pool(transport, port);
+                let settings = Attributes::default().set(TARGET_PORT, target_port);
                 graph = graph.pool(&name, Attributes::default(), Some(ids.collect()));
                 graph = graph.listener(port, transport, &name, settings);
             }
@@ -167,7 +166,8 @@ impl Work<'_> {
     /// Registers new targets, then removes old ones.
     pub(super) async fn update_classic(&self) -> Result<Applied> {
         self.write_tags().await?;
-        let (before, after) = (instances(&self.before), instances(&self.after));
+        let before = instances(&self.before);
+        let after = instances(&self.after);
         let new: Vec<_> = after
             .difference(&before)
             .map(|id| json!({"InstanceId": id, "Weight": WEIGHT}))

@@ -287,7 +287,8 @@ impl LoadBalancerCloud for TencentLoadBalancers {
     }
 
     async fn desired(&self, input: &DesiredStateInput<'_, Spec>) -> Result<ResourceGraph> {
-        let (spec, service) = (input.spec, input.request.service);
+        let spec = input.spec;
+        let service = input.request.service;
         if spec.is_skipped {
             return Err(Error::implemented_elsewhere());
         }

@@ -91,7 +91,8 @@ pub(super) struct Reads {
 
 impl Reads {
     pub(super) fn new(api: &Api) -> Self {
-        let (of_ids, of_owners) = (api.clone(), api.clone());
+        let of_ids = api.clone();
+        let of_owners = api.clone();
         let by_id = Coalescer::answering_each(move |(), ids: Vec<String>| {
             let api = of_ids.clone();
             async move {
@@ -194,11 +195,9 @@ async fn at_once(api: &Api, ids: &[String]) -> Vec<Result<Option<Value>>> {
 impl TencentLoadBalancers {
     /// Returns a load balancer without its resources.
     pub(super) fn head(&self, object: &Value) -> ObservedLoadBalancer {
-        let (id, name, tags) = (
-            id_of(object),
-            text(object, "LoadBalancerName").to_owned(),
-            tags(object),
-        );
+        let id = id_of(object);
+        let name = text(object, "LoadBalancerName").to_owned();
+        let tags = tags(object);
         let is_created = tags.get(CREATED_TAG) == Some(&"yes");
         let service = tags
             .get(SERVICE_TAG)
@@ -381,7 +380,8 @@ impl TencentLoadBalancers {
     }
 
     async fn whole(&self, entry: &Value) -> Result<ObservedLoadBalancer> {
-        let (head, tags) = (self.head(entry), tags(entry));
+        let head = self.head(entry);
+        let tags = tags(entry);
         if entry["Forward"] == 0 {
             return self.classic(entry, head).await;
         }
@@ -400,7 +400,8 @@ impl TencentLoadBalancers {
             try_join!(of("DescribeListeners"), of("DescribeTargets"), group)?;
         let prefix = listener_prefix(&uid);
         let is_ours = |object: &Value| {
-            let (name, protocol) = (text(object, "ListenerName"), text(object, "Protocol"));
+            let name = text(object, "ListenerName");
+            let protocol = text(object, "Protocol");
             let may_be_ours = name.is_empty() || name == TKE_LISTENER;
             let is_known = ["TCP", "UDP", "TCP_SSL"]
                 .iter()

@@ -198,15 +198,11 @@ fn balancer(
         .find(|subnet| !subnet.is_empty());
     annotations.get(&key::TYPE);
     let is_internal = key::is_internal(service);
-    let (charge, bandwidth) = (
-        annotations.get(&key::CHARGE),
-        annotations.get(&key::BANDWIDTH),
-    );
+    let charge = annotations.get(&key::CHARGE);
+    let bandwidth = annotations.get(&key::BANDWIDTH);
     let groups = annotations.get(&key::SECURITY_GROUPS);
-    let (pass, protection) = (
-        annotations.get(&key::PASS_TO_TARGET),
-        annotations.get(&key::PROTECTION),
-    );
+    let pass = annotations.get(&key::PASS_TO_TARGET);
+    let protection = annotations.get(&key::PROTECTION);
     if is_existing {
         // Traffic of others passes the load balancer, too.
         for (is_set, of_users) in [
@@ -225,7 +221,8 @@ fn balancer(
             "LoadBalancerType": is_internal.then_some("INTERNAL"), "SubnetId": subnet.filter(|_| is_internal)}));
     }
     if is_internal && subnet.is_none() {
-        let (kind, key) = (key::TYPE.key(), key::SUBNET.key());
+        let kind = key::TYPE.key();
+        let key = key::SUBNET.key();
         annotations.mistake(format!(
             "annotation {kind}: private needs annotation {key} with the ID of a subnet"
         ));
@@ -311,7 +308,8 @@ fn ports(
             let ServicePort {
                 number, node_port, ..
             } = port;
-            let (name, needs_pods) = (port_name(service, port), is_local && transport == "UDP");
+            let name = port_name(service, port);
+            let needs_pods = is_local && transport == "UDP";
             all.push(Port {
                 number,
                 transport,
@@ -443,7 +441,8 @@ fn ignored<'a>(
     is_direct: bool,
     annotations: &'a Annotations<'_>,
 ) -> impl Iterator<Item = String> + 'a {
-    let (is_local, is_internal) = (needs_health_check(service), key::is_internal(service));
+    let is_local = needs_health_check(service);
+    let is_internal = key::is_internal(service);
     let is_existing = key::existing(service).is_some();
     let binds = annotations.is_set(&key::LOCAL_NODES);
     let needs_direct = "needs direct-access";
@@ -497,10 +496,8 @@ fn ignored<'a>(
 fn pods(service: &Service, has_udp: bool, annotations: &mut Annotations<'_>) -> Option<Pods> {
     let is_direct = annotations.get(&key::DIRECT).unwrap_or_default();
     let keeps_terminating = annotations.get(&key::GRACE).unwrap_or_default();
-    let (nodes, weights) = (
-        annotations.get(&key::LOCAL_NODES),
-        annotations.get(&key::LOCAL_WEIGHTS),
-    );
+    let nodes = annotations.get(&key::LOCAL_NODES);
+    let weights = annotations.get(&key::LOCAL_WEIGHTS);
     let is_local = needs_health_check(service);
     let binds_nodes = is_local && nodes.unwrap_or_default();
     let follows = is_direct || binds_nodes || has_udp;

@@ -87,9 +87,8 @@ async fn other_changes_of_a_classic_load_balancer_are_refused_or_reported() {
     let mut service = left(&harness);
     let provider = harness.started().await;
     harness.ensure(&provider, &mut service).await.unwrap();
-    let (spec, ports) = (service.spec.clone(), |ports: Value| {
-        service_of(&[], json!({"ports": ports})).spec
-    });
+    let spec = service.spec.clone();
+    let ports = |ports: Value| service_of(&[], json!({"ports": ports})).spec;
     for (other, expected) in [
         (
             ports(json!([{"port": 81, "nodePort": 30080}])),

@@ -179,7 +179,8 @@ async fn every_request_answer_and_signature_fits_the_description() {
     let variable = |name: &str| {
         std::env::var(format!("CCM_TEST_TENCENT_{name}")).expect("the variables of this test")
     };
-    let (proxy, upstream) = (variable("PROXY"), variable("UPSTREAM"));
+    let proxy = variable("PROXY");
+    let upstream = variable("UPSTREAM");
     let token = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(token.path(), "token").unwrap();
     let [id, key, session] = TEMPORARY;

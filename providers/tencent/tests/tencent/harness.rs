@@ -39,10 +39,12 @@ impl Harness {
     pub(crate) fn new() -> Self {
         let config = json!({"region": REGION, "vpc_id": VPC, "secret_id": KEY_ID, "secret_key": SECRET,
             "cluster_route_table": TABLE, "endpoint_domain": "http://tencent", "metadata_endpoint": "http://tencent"});
-        let (fake, cluster) = (Handle::new(World::default()), ScriptedCluster::default());
+        let fake = Handle::new(World::default());
+        let cluster = ScriptedCluster::default();
         fake.lock().task = Duration::ZERO;
         fake.lock().limit = 1_000_000;
-        let (shutdown, environment) = (CancellationToken::new(), Vec::new());
+        let shutdown = CancellationToken::new();
+        let environment = Vec::new();
         let harness = Self {
             fake,
             cluster,
@@ -205,7 +207,8 @@ impl Harness {
 
     /// Sets the targets of a Service.
     pub(crate) async fn update(&self, provider: &Tencent, service: &Service) -> Result<()> {
-        let (nodes, cluster) = (self.cluster.nodes(), cluster());
+        let nodes = self.cluster.nodes();
+        let cluster = cluster();
         let request = LoadBalancerRequest {
             cluster: &cluster,
             service,

@@ -134,7 +134,8 @@ async fn load_balancers_that_are_read_at_the_same_time_share_requests() {
     });
     let services: Vec<_> = services.collect();
     harness.cluster.set_services(services.clone());
-    let (nodes, cluster) = (harness.cluster.nodes(), crate::harness::cluster());
+    let nodes = harness.cluster.nodes();
+    let cluster = crate::harness::cluster();
     futures::future::join_all(services.iter().map(async |service| {
         let request = cloud_provider::LoadBalancerRequest {
             cluster: &cluster,

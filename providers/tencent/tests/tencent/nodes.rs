@@ -249,9 +249,11 @@ fn route(node: &str, range: &str, ip: &str) -> Route {
 async fn routes_lead_to_the_addresses_of_nodes() {
     let harness = Harness::new();
     let provider = harness.started().await;
-    let (routes, cluster) = (provider.routes().unwrap(), cluster());
+    let routes = provider.routes().unwrap();
+    let cluster = cluster();
     for number in 1..=2 {
-        let (node, range) = (format!("worker-{number}"), format!("10.244.{number}.0/24"));
+        let node = format!("worker-{number}");
+        let range = format!("10.244.{number}.0/24");
         routes
             .create(
                 &cluster,
@@ -304,7 +306,8 @@ async fn routes_lead_to_the_addresses_of_nodes() {
 async fn route_that_is_there_already_counts_as_created() {
     let harness = Harness::new();
     let provider = harness.started().await;
-    let (routes, cluster) = (provider.routes().unwrap(), cluster());
+    let routes = provider.routes().unwrap();
+    let cluster = cluster();
     assert!(routes.list(&cluster).await.unwrap().is_empty());
     let there = json!({"RouteTableName": TABLE, "DestinationCidrBlock": "10.244.1.0/24", "GatewayIp": "10.0.0.1"});
     harness.fake.lock().add("route", there);

@@ -68,7 +68,8 @@ fn machine_of(cloud: &World, fits: impl Fn(&Value) -> bool, else_text: &Value) -
 }
 
 fn facts(cloud: &World, entry: &Value) -> LoadBalancerFacts {
-    let (mut ports, mut sets) = (BTreeSet::new(), BTreeSet::new());
+    let mut ports = BTreeSet::new();
+    let mut sets = BTreeSet::new();
     for listener in cloud
         .all("listener")
         .iter()
@@ -287,7 +288,8 @@ impl CloudProfile for TencentCloud {
             .collect()
     }
     fn aliases(&self) -> Vec<(String, String)> {
-        let (cloud, mut aliases) = (self.fake.lock(), Vec::new());
+        let cloud = self.fake.lock();
+        let mut aliases = Vec::new();
         for other_instance in cloud.all("instance") {
             let name = text(&other_instance["InstanceName"]);
             aliases.push((
@@ -373,7 +375,8 @@ impl CloudProfile for TencentCloud {
     fn add_twins(&self) -> bool {
         let mut cloud = self.fake.lock();
         for object in cloud.all("balancer").to_vec() {
-            let (number, mut twin) = (cloud.number(), object.clone());
+            let number = cloud.number();
+            let mut twin = object.clone();
             twin["LoadBalancerId"] = format!("lb-a{number:07}").into();
             twin["LoadBalancerVips"] = json!([format!("198.19.1.{number}")]);
             for mut listener in cloud.matching("listener", |listener| {

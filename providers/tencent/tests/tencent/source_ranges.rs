@@ -20,7 +20,8 @@ async fn source_ranges_are_admitted_by_a_security_group_that_goes_with_them() {
         at("SetLoadBalancerSecurityGroups") < at("CreateListener"),
         "no listener before its protection: {changes:?}"
     );
-    let (balancer, group) = (harness.only("balancer"), harness.only("group"));
+    let balancer = harness.only("balancer");
+    let group = harness.only("group");
     assert_eq!(balancer["LoadBalancerPassToTarget"], true);
     let groups = balancer["SecureGroups"].as_array().unwrap();
     assert!(

@@ -24,7 +24,8 @@ pub(crate) struct Acme {
 
 impl Default for Acme {
     fn default() -> Self {
-        let (servers, load_balancers) = (Vec::new(), Vec::new());
+        let servers = Vec::new();
+        let load_balancers = Vec::new();
         Self {
             account: ACCOUNT,
             servers,

@@ -69,10 +69,8 @@ pub fn proof(cloud: MakeProfile, seeds: u64) -> Tally {
 /// If a run ends badly; the text names its seed.
 pub fn survive(cloud: MakeProfile, seeds: &Seeds) -> Tally {
     let start = std::time::Instant::now();
-    let (total, failures) = (
-        Mutex::new(Tally::default()),
-        Mutex::new(Vec::<Failure>::new()),
-    );
+    let total = Mutex::new(Tally::default());
+    let failures = Mutex::new(Vec::<Failure>::new());
     in_parallel(seeds.0.len(), |index| {
         let run = run(cloud, seeds.0[index]);
         if seeds.count() == 1 {

@@ -78,7 +78,8 @@ fn services(harness: &Harness) -> Vec<Value> {
 async fn change_service(harness: &Harness, dice: &mut fastrand::Rng) -> Option<String> {
     let services = services(harness);
     let service = one(dice, &services)?;
-    let (name, is_balanced) = (name(service), service["spec"]["type"] == "LoadBalancer");
+    let name = name(service);
+    let is_balanced = service["spec"]["type"] == "LoadBalancer";
     let patch = match dice.u8(0..6) {
         0 | 1 => {
             let ports = ports(dice);
@@ -217,7 +218,8 @@ async fn leave(harness: &Harness, dice: &mut fastrand::Rng) -> Option<String> {
 async fn exclude(harness: &Harness, dice: &mut fastrand::Rng) -> Option<String> {
     let nodes = nodes(harness);
     let node = one(dice, &nodes)?;
-    let (name, label) = (name(node), cloud_provider::names::LABEL_EXCLUDE_BALANCER);
+    let name = name(node);
+    let label = cloud_provider::names::LABEL_EXCLUDE_BALANCER;
     let value = if node["metadata"]["labels"][label].is_null() {
         json!("true")
     } else {

@@ -102,7 +102,9 @@ pub fn run(cloud: MakeProfile, seed: u64) -> Run {
     // The program's own jitter.
     fastrand::seed(seed);
     let harness = Harness::boxed(cloud()).routes().seed(seed).build();
-    let (mut script, mut time, mut lives) = (Script::new(seed), VirtualTime::default(), 0);
+    let mut script = Script::new(seed);
+    let mut time = VirtualTime::default();
+    let mut lives = 0;
     let problems = loop {
         lives += 1;
         let end = time.live(async || live(&harness, &mut script, lives == 1).await);

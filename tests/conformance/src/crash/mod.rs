@@ -107,7 +107,8 @@ fn at_requests(cloud: MakeProfile, scenarios: &[Scenario], every: usize) -> Repo
     let report = try_requests(cloud, scenarios, every);
     println!("{report}");
     assert!(report.failures.is_empty(), "{}", report.explain());
-    let (unreached, all) = (report.unreached, report.tried);
+    let unreached = report.unreached;
+    let all = report.tried;
     assert!(
         unreached * 50 <= all,
         "{unreached} of {all} crash points were not reached: the order of requests is not fixed"

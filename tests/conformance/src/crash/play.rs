@@ -112,18 +112,17 @@ pub(super) fn undisturbed(
     cloud: MakeProfile,
     scenario: &Scenario,
 ) -> Result<Reference, Box<Failure>> {
-    let (harness, mut time, done) = (
-        harness(cloud, scenario),
-        VirtualTime::default(),
-        Cell::new(0),
-    );
+    let harness = harness(cloud, scenario);
+    let mut time = VirtualTime::default();
+    let done = Cell::new(0);
     let mut play = || {
         set_up(&harness, &mut time, scenario)?;
         let before = harness.injector.count();
         time.live(async || {
             act_and_linger(&harness, scenario, &done).await?;
             let requests = harness.injector.passed().split_off(before);
-            let (end, mutations) = (EndState::of(&harness), harness.injector.mutations());
+            let end = EndState::of(&harness);
+            let mutations = harness.injector.mutations();
             tokio::time::sleep(QUIET).await;
             match silent(&harness, mutations, &end) {
                 problems if problems.is_empty() => Ok(Reference { requests, end }),
@@ -144,11 +143,9 @@ pub(super) fn killed(
     number: usize,
     moment: Moment,
 ) -> Result<bool, Box<Failure>> {
-    let (harness, mut time, done) = (
-        harness(cloud, scenario),
-        VirtualTime::default(),
-        Cell::new(0),
-    );
+    let harness = harness(cloud, scenario);
+    let mut time = VirtualTime::default();
+    let done = Cell::new(0);
     let mut play = || {
         set_up(&harness, &mut time, scenario)?;
         harness.injector.kill_at(number, moment);

@@ -77,7 +77,8 @@ impl Failure {
         problems: Vec<String>,
         harness: &Harness,
     ) -> Self {
-        let (last, warnings) = (harness.injector.last(20), harness.warnings(5));
+        let last = harness.injector.last(20);
+        let warnings = harness.warnings(5);
         Self {
             scenario,
             number: 0,
@@ -166,9 +167,11 @@ impl fmt::Display for Report {
                 row.crash_points()
             )?;
         }
-        let (scenarios, points, failed) =
-            (self.rows.len(), self.crash_points(), self.failures.len());
-        let (unreached, seconds) = (self.unreached, self.took.as_secs_f64());
+        let scenarios = self.rows.len();
+        let points = self.crash_points();
+        let failed = self.failures.len();
+        let unreached = self.unreached;
+        let seconds = self.took.as_secs_f64();
         write!(
             f,
             "{scenarios} scenarios, {points} crash points, {} tried ({unreached} not reached), {failed} failed, {seconds:.1} s",

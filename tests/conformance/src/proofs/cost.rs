@@ -138,7 +138,8 @@ async fn hold(harness: &Harness, cost: &Cost) {
             .await;
     }
     tokio::time::sleep(Duration::from_secs(30)).await;
-    let (mutations, _) = (harness.injector.mutations(), harness.account());
+    let mutations = harness.injector.mutations();
+    let _ = harness.account();
     minutes(10).await;
     cost.not_ready.hold(
         "ten minutes with Nodes that are not ready",

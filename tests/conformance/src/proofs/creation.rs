@@ -28,7 +28,8 @@ pub fn late_creations_lead_to_no_second_load_balancer(make: MakeProfile) {
 /// # Panics
 /// If it does not hold.
 pub fn late_creations(harness: &Harness, nodes: usize) {
-    let (mut time, create) = (VirtualTime::default(), harness.cloud.api().create);
+    let mut time = VirtualTime::default();
+    let create = harness.cloud.api().create;
     let is_sent = time.live(async || {
         harness.join(1..=nodes).await;
         let _program = settled(harness).await;

@@ -131,7 +131,8 @@ pub fn protected_load_balancers_stay_until_the_protection_ends(make: MakeProfile
         harness.user.create_service("web", &[80]).await;
         let program = settled(&harness).await;
         if harness.cloud.protect(true) {
-            let (before, all) = (parts(&harness), objects(&harness));
+            let before = parts(&harness);
+            let all = objects(&harness);
             let events = harness.event_reasons().len();
             harness.user.delete_service("web").await;
             minutes(30).await;

@@ -66,10 +66,8 @@ pub fn endless_answers_are_read_up_to_a_limit_and_prove_nothing(make: MakeProfil
                 )
                 .await;
             minutes(60).await;
-            let (taken, account) = (
-                cloud.take_longest_padding().unwrap_or_default(),
-                harness.account(),
-            );
+            let taken = cloud.take_longest_padding().unwrap_or_default();
+            let account = harness.account();
             assert!(
                 taken > 0 && taken <= limit + MORE,
                 "{what}: {taken} bytes were read"
@@ -92,7 +90,8 @@ pub fn endless_answers_are_read_up_to_a_limit_and_prove_nothing(make: MakeProfil
 /// If it does not hold.
 pub fn endless_lists_are_given_up_and_prove_nothing(make: MakeProfile) {
     prove(make, async |harness| {
-        let (cloud, machines) = (&harness.cloud, harness.cloud.api().machines);
+        let cloud = &harness.cloud;
+        let machines = harness.cloud.api().machines;
         let fault = Fault::new(machines, FaultKind::EmptyPages);
         if !cloud.list_faults(machines).contains(&fault) {
             return;

@@ -25,7 +25,8 @@ pub fn forgotten_services_and_nodes_keep_their_load_balancers(make: MakeProfile)
                 .await;
         }
         let program = settled(&harness).await;
-        let (balancers, mutations) = (harness.cloud.load_balancers(), harness.injector.mutations());
+        let balancers = harness.cloud.load_balancers();
+        let mutations = harness.injector.mutations();
         assert_eq!(balancers.len(), 6);
         let expect_unchanged = |when: &str| {
             assert_eq!(harness.cloud.load_balancers(), balancers, "{when}");

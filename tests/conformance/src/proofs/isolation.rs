@@ -27,7 +27,8 @@ pub fn hanging_and_failing_services_delay_no_other_service(make: MakeProfile) {
         }
         let in_peace = begun.elapsed();
         for number in 0..12 {
-            let (hanging, failing) = (format!("hanging-{number}"), format!("failing-{number}"));
+            let hanging = format!("hanging-{number}");
+            let failing = format!("failing-{number}");
             harness.user.create_service(&hanging, &[80]).await;
             harness
                 .injector

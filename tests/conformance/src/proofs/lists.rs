@@ -24,7 +24,8 @@ pub fn partial_lists_of_load_balancers_prove_no_absence(make: MakeProfile) {
 /// # Panics
 /// If it does not hold.
 pub async fn partial_lists(harness: &Harness) {
-    let (cloud, list) = (&harness.cloud, harness.cloud.api().load_balancers);
+    let cloud = &harness.cloud;
+    let list = harness.cloud.api().load_balancers;
     harness.join(1..=2).await;
     for number in 1..=SERVICES {
         harness
@@ -47,10 +48,8 @@ pub async fn partial_lists(harness: &Harness) {
         .enumerate()
     {
         let number = SERVICES - 3 * round;
-        let (changed, deleted) = (
-            format!("service-{number}"),
-            format!("service-{}", number - 1),
-        );
+        let changed = format!("service-{number}");
+        let deleted = format!("service-{}", number - 1);
         println!("{fault:?}");
         cloud.fail(fault.clone());
         // A run that knows nothing but this list.
@@ -58,7 +57,8 @@ pub async fn partial_lists(harness: &Harness) {
         harness.user.set_ports(&changed, &[443]).await;
         harness.user.delete_service(&deleted).await;
         minutes(10).await;
-        let (there, expected) = (cloud.load_balancers().len(), SERVICES - round);
+        let there = cloud.load_balancers().len();
+        let expected = SERVICES - round;
         assert!(
             there <= expected,
             "{fault:?}: {there} load balancers for {expected} Services"

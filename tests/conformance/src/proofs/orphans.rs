@@ -62,11 +62,9 @@ async fn orphans(harness: &Harness, deletes: bool) -> OrphanReport {
 }
 
 async fn orphans_until(harness: &Harness, deletes: bool, stop: &CancellationToken) -> OrphanReport {
-    let (client, provider, cluster) = (
-        harness.client(),
-        harness.provider(&harness.fence),
-        harness.cluster(),
-    );
+    let client = harness.client();
+    let provider = harness.provider(&harness.fence);
+    let cluster = harness.cluster();
     let shutdown = CancellationToken::new();
     harness
         .initialize_for_command(&*provider, &shutdown)
@@ -113,7 +111,8 @@ fn objects(harness: &Harness) -> Vec<String> {
 pub fn orphans_lists_and_deletes_what_deleted_services_left_and_nothing_else(make: MakeProfile) {
     prove(make, async |harness| {
         let others = leave_orphans(&harness).await;
-        let (before, theirs) = (objects(&harness), harness.cloud.things_of_others());
+        let before = objects(&harness);
+        let theirs = harness.cloud.things_of_others();
         let mutations = harness.injector.mutations();
 
         let report = orphans(&harness, false).await;
@@ -189,7 +188,8 @@ pub fn orphans_lists_and_deletes_what_deleted_services_left_and_nothing_else(mak
 /// If it does not hold.
 pub fn killed_at_any_request_orphans_deletes_the_rest_the_next_time(make: MakeProfile) {
     let (requests, end) = {
-        let (harness, mut time) = (harness(make), VirtualTime::default());
+        let harness = harness(make);
+        let mut time = VirtualTime::default();
         time.live(async || {
             leave_orphans(&harness).await;
             let before = harness.injector.count();
@@ -208,7 +208,8 @@ pub fn killed_at_any_request_orphans_deletes_the_rest_the_next_time(make: MakePr
     let reached = AtomicUsize::new(0);
     in_parallel(points.len(), |index| {
         let (number, moment) = points[index];
-        let (harness, mut time) = (harness(make), VirtualTime::default());
+        let harness = harness(make);
+        let mut time = VirtualTime::default();
         let (others, theirs) = time.live(async || {
             (
                 leave_orphans(&harness).await,

@@ -79,7 +79,8 @@ pub fn drift_is_repaired_at_the_next_sync(make: MakeProfile) {
 /// Asserts that an annotation of each Service names the ID of its load balancer: this program's, or that of the cloud's
 /// Go cloud-controller-manager.
 fn assert_ids_are_shown(harness: &Harness) {
-    let (objects, aliases) = (harness.cloud.objects(), harness.cloud.aliases());
+    let objects = harness.cloud.objects();
+    let aliases = harness.cloud.aliases();
     for name in ["web", "mail"] {
         let service = harness
             .api
@@ -134,7 +135,8 @@ pub fn twins_of_load_balancers_stay_and_are_reported(make: MakeProfile) {
         if !cloud.add_twins() {
             return;
         }
-        let (address, twins) = (harness.address("web"), cloud.load_balancers().len());
+        let address = harness.address("web");
+        let twins = cloud.load_balancers().len();
         let targets_of_twins = || -> Vec<_> {
             let all = cloud
                 .load_balancers()
@@ -197,7 +199,8 @@ pub fn settings_of_the_creation_that_change_are_done_or_refused(make: MakeProfil
         harness.join(1..=2).await;
         harness.user.create_service("web", &[80]).await;
         let program = settled(&harness).await;
-        let (address, before) = (harness.address("web"), harness.warnings(1000));
+        let address = harness.address("web");
+        let before = harness.warnings(1000);
         harness.user.patch_service("web", &patch).await;
         minutes(10).await;
         // The events are sorted by name, so new ones may stand before others.
@@ -229,10 +232,8 @@ pub fn tags_of_users_never_touch_owner_tags(make: MakeProfile) {
             harness.user.create_service(name, &[port]).await;
         }
         settled(&harness).await.stop().await;
-        let (addresses, before) = (
-            ["web", "evil"].map(|name| harness.address(name)),
-            parts(&harness),
-        );
+        let addresses = ["web", "evil"].map(|name| harness.address(name));
+        let before = parts(&harness);
         let victim = harness
             .api
             .get("services", Some("default"), "web")
@@ -299,7 +300,8 @@ pub fn unowned_load_balancers_are_adopted_or_refused(make: MakeProfile) {
             return;
         };
         minutes(1).await;
-        let (before, found) = (cloud.objects(), cloud.load_balancers());
+        let before = cloud.objects();
+        let found = cloud.load_balancers();
         assert!(
             found.len() == 1 && found[0].service_uid.is_none(),
             "{found:?}"
@@ -353,7 +355,8 @@ pub fn moved_services_stay_reachable_and_leave_nothing_behind(make: MakeProfile)
         let Some(patch) = cloud.add_alternative() else {
             return;
         };
-        let (former, begun) = (harness.address("web"), harness.injector.passed().len());
+        let former = harness.address("web");
+        let begun = harness.injector.passed().len();
         harness.user.patch_service("web", &patch).await;
         let begin = tokio::time::Instant::now();
         while harness.address("web") == former {

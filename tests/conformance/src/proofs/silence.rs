@@ -14,7 +14,8 @@ pub fn steady_cluster_restart_and_flapping_node_change_nothing(make: MakeProfile
             harness.user.create_service(name, &[80, 443]).await;
         }
         let program = settled(&harness).await;
-        let (mutations, events) = (harness.injector.mutations(), harness.event_reasons());
+        let mutations = harness.injector.mutations();
+        let events = harness.event_reasons();
         let revision = harness.api.revision();
         let expect_silence = |when: &str| {
             assert_eq!(

@@ -132,7 +132,8 @@ fn bucket(given: &Bucket) -> Vec<Duration> {
         .filter(|max| *max > 0)
         .map(Duration::from_millis);
     let bucket = TokenBucket::new(Duration::from_millis(given.interval_ms), given.burst, cap);
-    let (mut limiter, start) = (RateLimiter::bucket(bucket), Instant::now());
+    let mut limiter = RateLimiter::bucket(bucket);
+    let start = Instant::now();
     given
         .at_ms
         .iter()

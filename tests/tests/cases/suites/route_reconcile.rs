@@ -144,7 +144,8 @@ impl Ends {
 pub(super) async fn run(given: Value, expect: Value) -> Result<Comparison> {
     let given: Given = read("given", &given)?;
     let expect: Expect = read("expect", &expect)?;
-    let (api, ends) = (Api::default(), Arc::new(Ends::default()));
+    let api = Api::default();
+    let ends = Arc::new(Ends::default());
     let nodes = given
         .nodes
         .into_iter()
@@ -160,11 +161,10 @@ pub(super) async fn run(given: Value, expect: Value) -> Result<Comparison> {
         .map(Route::from)
         .collect();
     let list = given.list_error.map_or(Ok(routes), |error| Err(error.0));
-    let (created, deleted) = (Arc::clone(&ends), Arc::clone(&ends));
-    let (create_errors, delete_errors) = (
-        given.create_errors.unwrap_or_default(),
-        given.delete_errors.unwrap_or_default(),
-    );
+    let created = Arc::clone(&ends);
+    let deleted = Arc::clone(&ends);
+    let create_errors = given.create_errors.unwrap_or_default();
+    let delete_errors = given.delete_errors.unwrap_or_default();
     cloud.delay(CALL).script(|script| {
         // The case's order, which the scripted cloud's own list does not keep. That list stays empty: a route that
         // could not be deleted must not prevent its successor (RRC-023).

@@ -19,10 +19,8 @@ struct Expect {
 pub(super) fn run(given: &Value, expect: &Value) -> Result<Comparison> {
     let given: Change = read("given", given)?;
     let expect: Expect = read("expect", expect)?;
-    let (old, new) = (
-        service("given.old", &given.old)?,
-        service("given.new", &given.new)?,
-    );
+    let old = service("given.old", &given.old)?;
+    let new = service("given.new", &given.new)?;
     let mut comparison = Comparison::default();
     let needed = needs_update(&old, &new, &Options::reference().service);
     comparison.key("needs_update", &expect.needs_update, &needed);

@@ -25,10 +25,8 @@ struct Expect {
 pub(super) fn run(given: &Value, expect: &Value) -> Result<Comparison> {
     let given: Given = read("given", given)?;
     let expect: Expect = read("expect", expect)?;
-    let (old, new) = (
-        nodes("given.old", &given.old)?,
-        nodes("given.new", &given.new)?,
-    );
+    let old = nodes("given.old", &given.old)?;
+    let new = nodes("given.new", &given.new)?;
     let mut comparison = Comparison::default();
     comparison.key(
         "equal",

@@ -97,10 +97,8 @@ pub(super) async fn run(given: Value, expect: Value) -> Result<Comparison> {
     let mut comparison = Comparison::default();
     for (i, (step, expected)) in given.steps.into_iter().zip(expect.steps).enumerate() {
         let listed = nodes(&format!("given.steps[{i}].nodes"), &step.nodes)?;
-        let (cloud, gets) = (
-            Arc::new(ScriptedProvider::new()),
-            Arc::<Mutex<Vec<String>>>::default(),
-        );
+        let cloud = Arc::new(ScriptedProvider::new());
+        let gets = Arc::<Mutex<Vec<String>>>::default();
         script(
             &cloud,
             step.update_load_balancer,
@@ -153,11 +151,9 @@ fn script(
     exist: Option<BTreeMap<String, Scripted<bool>>>,
     gets: &Arc<Mutex<Vec<String>>>,
 ) {
-    let (updates, exist, gets) = (
-        updates.unwrap_or_default(),
-        exist.unwrap_or_default(),
-        Arc::clone(gets),
-    );
+    let updates = updates.unwrap_or_default();
+    let exist = exist.unwrap_or_default();
+    let gets = Arc::clone(gets);
     cloud.script(move |script| {
         script.update_load_balancer = Some(Answer::by(move |service: &Service| {
             updates
@@ -207,7 +203,9 @@ fn events(world: &ServiceWorld) -> Vec<ServiceEvent> {
                     message,
                 },
             )| {
-                let (type_, reason, message) = (text(type_), text(reason), text(message));
+                let type_ = text(type_);
+                let reason = text(reason);
+                let message = text(message);
                 ServiceEvent {
                     service,
                     type_,

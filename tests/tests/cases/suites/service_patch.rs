@@ -25,10 +25,8 @@ struct Expect {
 pub(super) async fn run(given: Value, expect: Value) -> Result<Comparison> {
     let given: Change = read("given", &given)?;
     let expect: Expect = read("expect", &expect)?;
-    let (old, new) = (
-        service("given.old", &given.old)?,
-        service("given.new", &given.new)?,
-    );
+    let old = service("given.old", &given.old)?;
+    let new = service("given.new", &given.new)?;
     let patch = difference(&old, &new);
     let mut comparison = Comparison::default();
     comparison.key("patch", &expect.patch, &patch);
@@ -36,10 +34,8 @@ pub(super) async fn run(given: Value, expect: Value) -> Result<Comparison> {
     // On the wire as every write of a Service; an empty patch is not sent at all (D-8).
     let api = Api::default();
     api.seed_service(given.old);
-    let (name, namespace) = (
-        old.metadata.name.unwrap_or_default(),
-        old.metadata.namespace.unwrap_or_default(),
-    );
+    let name = old.metadata.name.unwrap_or_default();
+    let namespace = old.metadata.namespace.unwrap_or_default();
     let services: kube::Api<Service> = kube::Api::namespaced(api.client(), &namespace);
     strategic_patch(&services, &name, Some(SUBRESOURCE), &patch).await?;
     let requests = api.requests();

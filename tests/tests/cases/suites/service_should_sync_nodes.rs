@@ -18,10 +18,8 @@ struct Expect {
 pub(super) fn run(given: &Value, expect: &Value) -> Result<Comparison> {
     let given: Change = read("given", given)?;
     let expect: Expect = read("expect", expect)?;
-    let (old, new) = (
-        node("given.old", &given.old)?,
-        node("given.new", &given.new)?,
-    );
+    let old = node("given.old", &given.old)?;
+    let new = node("given.new", &given.new)?;
     let mut comparison = Comparison::default();
     comparison.key(
         "should_sync",

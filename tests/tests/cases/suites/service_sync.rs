@@ -197,19 +197,15 @@ async fn work_once(
         worked.lock().push((Instant::now(), failures));
     };
     let worker = {
-        let (controller, queue, stop, worked) = (
-            controller.clone(),
-            queue.clone(),
-            stop.clone(),
-            worked.clone(),
-        );
+        let controller = controller.clone();
+        let queue = queue.clone();
+        let stop = stop.clone();
+        let worked = worked.clone();
         move |claim: runtime::claim::Claim<String>| {
-            let (controller, queue, stop, worked) = (
-                controller.clone(),
-                queue.clone(),
-                stop.clone(),
-                worked.clone(),
-            );
+            let controller = controller.clone();
+            let queue = queue.clone();
+            let stop = stop.clone();
+            let worked = worked.clone();
             async move {
                 if worked.lock().is_empty() {
                     let key = claim.key().clone();

@@ -29,10 +29,8 @@ struct Expect {
 pub(super) fn run(given: &Value, expect: &Value) -> Result<Comparison> {
     let given: Given = read("given", given)?;
     let expect: Expect = read("expect", expect)?;
-    let (service, options) = (
-        service("given.service", &given.service)?,
-        Options::reference().service,
-    );
+    let service = service("given.service", &given.service)?;
+    let options = Options::reference().service;
     let mut comparison = Comparison::default();
     comparison.key(
         "wants_load_balancer",

@@ -49,10 +49,8 @@ pub(super) async fn run(mut given: Value, expect: Value) -> Result<Comparison> {
     if let Some(times) = given.patch_conflicts {
         api.refuse(ApiRequest::is_patch, ApiErrorKind::Conflict, Some(times));
     }
-    let (nodes, wanted) = (
-        kube::Api::<NodeObject>::all(api.client()),
-        taints(&given.taints.unwrap_or_default()),
-    );
+    let nodes = kube::Api::<NodeObject>::all(api.client());
+    let wanted = taints(&given.taints.unwrap_or_default());
 
     let target = Target {
         name: NODE,

@@ -143,10 +143,8 @@ const NAMESPACES: [&str; 2] = ["kube-system", "default"];
 /// Waits until the account has exactly these permissions, apart from those of all users. New accounts and roles apply
 /// after a delay.
 async fn may_do(environment: &Environment, admin: &Client, atoms: &BTreeSet<Atom>) -> Result<()> {
-    let (account, nobody) = (
-        accounts::client(environment, admin, ACCOUNT).await?,
-        accounts::client(environment, admin, SCRAPER).await?,
-    );
+    let account = accounts::client(environment, admin, ACCOUNT).await?;
+    let nobody = accounts::client(environment, admin, SCRAPER).await?;
     for namespace in NAMESPACES {
         let expected = within(atoms, namespace);
         until(

@@ -26,7 +26,9 @@ pub(super) fn routed(now: &Observed, nodes: usize) -> ExpectationVerdict {
             ));
         }
     }
-    let (mut done, mut wanted, mut other) = (0, 0, None);
+    let mut done = 0;
+    let mut wanted = 0;
+    let mut other = None;
     for node in now.nodes.iter().filter(|node| node.provider_id().is_some()) {
         wanted += node.pod_cidrs.len().max(1);
         match problem(node, &routes) {

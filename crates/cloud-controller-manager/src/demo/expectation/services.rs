@@ -36,7 +36,8 @@ pub(super) fn balanced(now: &Observed, ports: &[(String, u16)]) -> ExpectationVe
         .iter()
         .filter_map(|node| machine_id(node))
         .collect();
-    let (mut done, mut other) = (0, None);
+    let mut done = 0;
+    let mut other = None;
     for (name, port) in ports {
         match problem(now, name, *port, &targets) {
             None => done += 1,

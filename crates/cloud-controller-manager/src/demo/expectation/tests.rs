@@ -286,12 +286,10 @@ fn a_load_balancer_that_is_replaced_or_moves_breaks_any_step() {
 #[test]
 fn a_step_happens_when_all_of_it_does_and_says_what_is_missing() {
     let now = seen([initialised("a")]);
-    let (both, none) = (
-        Expectation::Settled { nodes: 1 },
-        Expectation::Gone {
-            service: "web".into(),
-        },
-    );
+    let both = Expectation::Settled { nodes: 1 };
+    let none = Expectation::Gone {
+        service: "web".into(),
+    };
     let before = Baseline::default();
     let (text, verdict) = judge(&[none.clone(), both.clone()], &before, &now);
     assert_eq!(text, "no Service web; 1 Nodes, all ready and untainted");
@@ -312,7 +310,8 @@ fn tally(what: &str, count: u64) -> Tally {
 
 /// Returns a state this many seconds after the start, after this many requests.
 fn at(seconds: u64, changes: u64, writes: u64) -> Observed {
-    let (changes, writes) = (tally("PUT /a", changes), tally("patch nodes", writes));
+    let changes = tally("PUT /a", changes);
+    let writes = tally("patch nodes", writes);
     Observed {
         at: Duration::from_secs(seconds),
         changes,

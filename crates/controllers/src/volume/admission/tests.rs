@@ -98,7 +98,8 @@ fn labels_and_terms_that_are_there_stay() {
         &create(volume(json!({"app": "x"}), affinity)),
         &says("a", "r"),
     );
-    let (zone, region) = (requires(LABEL_ZONE, &["a"]), requires(LABEL_REGION, &["r"]));
+    let zone = requires(LABEL_ZONE, &["a"]);
+    let region = requires(LABEL_REGION, &["r"]);
     let expected = json!([
         {"op": "add", "path": REGION_PATH, "value": "r"},
         {"op": "add", "path": ZONE_PATH, "value": "a"},

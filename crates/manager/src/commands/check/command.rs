@@ -122,7 +122,8 @@ fn examine(
         }
         let mut found = |severity, text: String| {
             let line = at.line(&text);
-            let (file, service) = (file.to_owned(), name.clone());
+            let file = file.to_owned();
+            let service = name.clone();
             report.findings.push(Finding {
                 file,
                 line,

@@ -53,7 +53,8 @@ impl Severity {
 
 impl Report {
     pub(super) fn new(provider: &str, is_strict: bool) -> Self {
-        let (findings, errors) = (Vec::new(), Vec::new());
+        let findings = Vec::new();
+        let errors = Vec::new();
         Self {
             provider: provider.to_owned(),
             is_strict,

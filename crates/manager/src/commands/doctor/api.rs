@@ -34,9 +34,11 @@ pub(super) async fn ask(client: &Client, clock: &dyn Clock) -> Result<Version, k
     let request = Request::get("/version")
         .body(Body::empty())
         .map_err(kube::Error::HttpError)?;
-    let (before, began) = (clock.now(), Instant::now());
+    let before = clock.now();
+    let began = Instant::now();
     let answer = client.send(request).await?;
-    let (took, after) = (began.elapsed(), clock.now());
+    let took = began.elapsed();
+    let after = clock.now();
     let (head, body) = answer.into_parts();
     let body = body.collect_bytes().await?;
     if !head.status.is_success() {
@@ -233,7 +235,8 @@ mod tests {
     use super::*;
 
     fn version(text: &str) -> Version {
-        let (took, server_time) = (Duration::from_millis(7), Timestamp::UNIX_EPOCH);
+        let took = Duration::from_millis(7);
+        let server_time = Timestamp::UNIX_EPOCH;
         Version {
             number: number(text),
             text: text.to_owned(),
@@ -331,7 +334,8 @@ mod tests {
     fn a_date_without_fractions_is_no_skew() {
         let at = |text: &str| text.parse::<Timestamp>().unwrap();
         let between = |date, before, after| skew(at(date), at(before), at(after)).as_millis();
-        let (before, after) = ("2026-01-01T00:00:10.900Z", "2026-01-01T00:00:11.300Z");
+        let before = "2026-01-01T00:00:10.900Z";
+        let after = "2026-01-01T00:00:11.300Z";
         assert_eq!(between("2026-01-01T00:00:10Z", before, after), 0);
         assert_eq!(between("2026-01-01T00:00:11Z", before, after), 0);
         assert_eq!(between("2026-01-01T00:00:12Z", before, after), 700);

@@ -25,14 +25,12 @@ pub(super) fn judge(skew: Option<SignedDuration>, lease: Option<Duration>) -> Fi
     if size <= TOLERATED {
         return Finding::ok("clock", "equal to the API server's");
     }
-    let (seconds, side) = (
-        size.as_secs_f64(),
-        if skew.is_negative() {
-            "ahead of"
-        } else {
-            "behind"
-        },
-    );
+    let seconds = size.as_secs_f64();
+    let side = if skew.is_negative() {
+        "ahead of"
+    } else {
+        "behind"
+    };
     let text = format!("this machine's clock is {seconds:.0} s {side} the API server's");
     let remedy = "run a time service (chrony, systemd-timesyncd) on both";
     if size > margin {

@@ -45,7 +45,8 @@ pub(super) async fn check(
             BEFORE_A_START,
         ));
     }
-    let (deadline, shutdown) = (subject.timeout * REQUESTS, CancellationToken::new());
+    let deadline = subject.timeout * REQUESTS;
+    let shutdown = CancellationToken::new();
     let start = async {
         let (client, cluster) = cluster?;
         Some(
@@ -62,10 +63,8 @@ pub(super) async fn check(
     };
     // The start begins first, which gives the provider its context: its own checks may read Kubernetes objects. Both run
     // at once, so that the findings about a cloud that hangs are as early as without a start.
-    let (mut start, mut checks) = (
-        std::pin::pin!(start),
-        std::pin::pin!(guarded(deadline, provider.diagnose())),
-    );
+    let mut start = std::pin::pin!(start);
+    let mut checks = std::pin::pin!(guarded(deadline, provider.diagnose()));
     let mut started = None;
     let findings = loop {
         tokio::select! {

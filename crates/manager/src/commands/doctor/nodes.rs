@@ -399,7 +399,8 @@ mod tests {
 
     #[test]
     fn findings_of_the_cloud_are_cited_only_if_one_of_them_failed() {
-        let (nodes, answers) = ([Arc::new(node(60, false, ""))], [Err(Error::other("503"))]);
+        let nodes = [Arc::new(node(60, false, ""))];
+        let answers = [Err(Error::other("503"))];
         let remedy = |has_failed| {
             unanswered(&nodes, &answers, has_failed)[0]
                 .remedy

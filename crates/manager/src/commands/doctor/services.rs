@@ -90,7 +90,8 @@ async fn irregular(
         volumes: Cache::with(no_volumes),
     };
     provider.set_caches(Arc::new(caches.clone()));
-    let (nodes, services) = (caches.nodes.list(), caches.services.list());
+    let nodes = caches.nodes.list();
+    let services = caches.services.list();
     let deadline = subject.timeout * REQUESTS;
     let read = irregular_balancers(subject.settings, provider, cluster, &nodes, &services);
     match tokio::time::timeout(deadline, read).await {
@@ -152,7 +153,8 @@ fn name(service: &Service) -> String {
 /// to wait.
 fn judge(service: &Service, options: &ServiceOptions, now: Timestamp) -> Option<Finding> {
     let operation = Operation::at_start(service, options)?;
-    let (metadata, name) = (&service.metadata, name(service));
+    let metadata = &service.metadata;
+    let name = name(service);
     let since = metadata
         .deletion_timestamp
         .as_ref()

@@ -85,7 +85,8 @@ impl Reader<'_> {
             .filter(|namespace| !namespace.is_empty())
             .unwrap_or("default");
         let events: Api<Event> = Api::namespaced(self.client.clone(), namespace);
-        let (kind, name) = (subject.kind(), subject.name());
+        let kind = subject.kind();
+        let name = subject.name();
         let selector = format!("involvedObject.kind={kind},involvedObject.name={name}");
         match events
             .list(&ListParams::default().fields(&selector).limit(EVENTS))

@@ -236,7 +236,8 @@ fn table(targets: &[TargetDescription], page: &mut Page) {
             .max(title.len())
             + 2
     };
-    let (first, second) = (width(0, "TARGET"), width(1, "NODE"));
+    let first = width(0, "TARGET");
+    let second = width(1, "NODE");
     page.raw(&format!(
         "    {:<first$}{:<second$}HEALTH",
         "TARGET", "NODE"
@@ -385,7 +386,8 @@ impl Page {
     /// count as spaces. Other characters that are not visible are escaped before the words are measured.
     fn hanging(&mut self, prefix: &str, text: &str) {
         let indent = prefix.chars().count();
-        let (mut line, mut used) = (prefix.to_owned(), indent);
+        let mut line = prefix.to_owned();
+        let mut used = indent;
         for word in text.split_whitespace().map(visible) {
             let length = word.chars().count();
             let is_first = used == indent;

@@ -27,7 +27,8 @@ pub async fn delete(
     if !report.errors.is_empty() {
         return;
     }
-    let (cluster, mut is_over) = (report.cluster.clone(), false);
+    let cluster = report.cluster.clone();
+    let mut is_over = false;
     for orphan in report
         .orphans
         .iter_mut()

@@ -74,7 +74,8 @@ async fn owned(
     cluster: &Cluster,
     report: &mut OrphanReport,
 ) -> Vec<OwnedResource> {
-    let (name, mut owned) = (provider.name(), Vec::new());
+    let name = provider.name();
+    let mut owned = Vec::new();
     match provider.load_balancers() {
         None => report.notes.push(format!(
             "cloud provider {name:?} runs no load balancers with this configuration"

@@ -127,7 +127,8 @@ pub fn text(report: &OrphanReport) -> String {
     let Counts {
         deletable, kept, ..
     } = Counts::of(report);
-    let (cluster, provider) = (&report.cluster.name, &report.provider);
+    let cluster = &report.cluster.name;
+    let provider = &report.provider;
     match report.orphans.len() {
         0 if !report.errors.is_empty() => text.line(format_args!("The list is not complete.")),
         0 => text.line(format_args!("No orphans of cluster {cluster:?} in cloud {provider:?}.")),

@@ -63,7 +63,8 @@ impl OrphanState {
 
 impl OrphanReport {
     pub(super) fn new(provider: &str, cluster: &Cluster, time: Timestamp) -> Self {
-        let (provider, cluster) = (provider.to_owned(), cluster.clone());
+        let provider = provider.to_owned();
+        let cluster = cluster.clone();
         Self {
             provider,
             cluster,

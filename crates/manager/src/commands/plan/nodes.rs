@@ -35,10 +35,8 @@ pub(super) async fn ask_cloud(
     report: &mut Report,
 ) -> Option<NodeAnswers> {
     report.looked_at.insert(Kind::Node, nodes.len());
-    let (node, lifecycle) = (
-        settings.wants(NODE_CONTROLLER),
-        settings.wants(NODE_LIFECYCLE_CONTROLLER),
-    );
+    let node = settings.wants(NODE_CONTROLLER);
+    let lifecycle = settings.wants(NODE_LIFECYCLE_CONTROLLER);
     if !node && !lifecycle {
         return None;
     }

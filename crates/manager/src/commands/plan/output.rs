@@ -98,11 +98,9 @@ pub fn text(report: &Report) -> String {
             .max()
             .unwrap_or_default();
         for step in &plan.steps {
-            let (action, what, detail) = (
-                step.step.action.to_string(),
-                &step.step.what,
-                &step.step.detail,
-            );
+            let action = step.step.action.to_string();
+            let what = &step.step.what;
+            let detail = &step.step.detail;
             out.line(format_args!(
                 "  {:<10}  {action:<6}  {what:<width$}  {detail}",
                 step.side
@@ -136,10 +134,8 @@ fn summary(report: &Report) -> String {
         .map(|(kind, count)| counted(*count, &kind.to_string()))
         .collect();
     let looked_at = looked_at.join(", ");
-    let (errors, objects) = (
-        counted(totals.errors, "error"),
-        counted(totals.objects, "object"),
-    );
+    let errors = counted(totals.errors, "error");
+    let objects = counted(totals.objects, "object");
     let changes = format!(
         "{} to create, {} to update, {} to delete, for {objects} (looked at {looked_at})",
         totals.create, totals.update, totals.delete

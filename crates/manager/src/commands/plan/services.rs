@@ -70,10 +70,8 @@ pub(super) async fn plan(
         })
         .buffered(AT_A_TIME);
     for (service, plan) in plans.collect::<Vec<_>>().await {
-        let (namespace, name) = (
-            service.metadata.namespace.as_deref(),
-            service.metadata.name.as_deref(),
-        );
+        let namespace = service.metadata.namespace.as_deref();
+        let name = service.metadata.name.as_deref();
         report.add(
             Kind::Service,
             namespace.unwrap_or_default(),
@@ -86,7 +84,8 @@ pub(super) async fn plan(
 /// Returns `true` if the steps create a load balancer in place of one that is gone. A load balancer that is replaced is
 /// deleted, too.
 pub(crate) fn restores_balancer<'a>(steps: impl IntoIterator<Item = &'a PlanStep>) -> bool {
-    let (mut creates, mut deletes) = (false, false);
+    let mut creates = false;
+    let mut deletes = false;
     for step in steps
         .into_iter()
         .filter(|step| step.what.starts_with("load balancer"))

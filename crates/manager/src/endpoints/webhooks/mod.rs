@@ -26,10 +26,8 @@ pub(crate) fn own_webhooks(
         .includes(VOLUMES)
         .then(|| volumes::webhook(Arc::clone(provider)));
     let services = selection.includes(SERVICES).then(|| {
-        let (options, action) = (
-            configuration.options.service.clone(),
-            configuration.service_validation_action,
-        );
+        let options = configuration.options.service.clone();
+        let action = configuration.service_validation_action;
         services::webhook(Arc::clone(provider), options, action)
     });
     volumes.into_iter().chain(services).collect()

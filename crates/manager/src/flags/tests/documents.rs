@@ -127,14 +127,12 @@ fn bash_completes_subcommands_their_flags_and_values() {
             .map(|word| format!("'{word}'"))
             .collect::<Vec<_>>()
             .join(" ");
-        let (last, before) = (
-            words[words.len() - 1],
-            if words.len() > 1 {
-                words[words.len() - 2]
-            } else {
-                "ccm-test"
-            },
-        );
+        let last = words[words.len() - 1];
+        let before = if words.len() > 1 {
+            words[words.len() - 2]
+        } else {
+            "ccm-test"
+        };
         // The script is longer than an argument may be.
         let run = format!(
             "source '{}'\nCOMP_WORDS=(ccm-test {quoted}); COMP_CWORD={}\n_ccm__test ccm-test '{last}' '{before}'\n\

@@ -59,7 +59,8 @@ fn table_has_each_declared_flag_with_its_type_and_the_default_of_the_go_program(
         .into_iter()
         .map(|row| (row.name.to_owned(), row.kind, row.default.to_owned()))
         .collect();
-    let (left_over, missing) = (rows.difference(&declared), declared.difference(&rows));
+    let left_over = rows.difference(&declared);
+    let missing = declared.difference(&rows);
     let (left_over, missing): (Vec<_>, Vec<_>) = (left_over.collect(), missing.collect());
     assert!(
         left_over.is_empty() && missing.is_empty(),

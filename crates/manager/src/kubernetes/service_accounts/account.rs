@@ -118,7 +118,8 @@ impl Account {
 
     /// Returns the error for an answer that cannot be used.
     pub(super) fn unusable(&self, doing: Doing, text: &str) -> ServiceAccountError {
-        let (namespace, name) = (self.namespace.to_owned(), self.name.clone());
+        let namespace = self.namespace.to_owned();
+        let name = self.name.clone();
         ServiceAccountError::Account {
             doing,
             namespace,

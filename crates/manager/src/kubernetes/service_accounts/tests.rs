@@ -45,7 +45,8 @@ impl Stage {
     fn with(fast: SignedDuration) -> Self {
         let api = ApiServer::new();
         let credentials = Arc::new(Mutex::new(Vec::new()));
-        let (server, seen) = (api.service(), Arc::clone(&credentials));
+        let server = api.service();
+        let seen = Arc::clone(&credentials);
         let bare = tower::service_fn(move |request: Request<Body>| {
             seen.lock()
                 .extend(request.headers().get(AUTHORIZATION).cloned());

@@ -86,7 +86,8 @@ mod tests {
 
     #[test]
     fn a_token_is_used_for_most_of_what_is_left_of_it() {
-        let (wall, now) = (Timestamp::UNIX_EPOCH, Instant::now());
+        let wall = Timestamp::UNIX_EPOCH;
+        let now = Instant::now();
         // Remaining seconds by this clock, seconds until renewal, seconds until expiry.
         let table = [
             (3600, 2880, 3600),
@@ -116,7 +117,8 @@ mod tests {
 
     #[test]
     fn a_renewal_that_failed_is_tried_again_soon_and_not_after_the_end() {
-        let (wall, now) = (Timestamp::UNIX_EPOCH, Instant::now());
+        let wall = Timestamp::UNIX_EPOCH;
+        let now = Instant::now();
         let lifetime = Lifetime::new(wall + SignedDuration::from_secs(3600), wall, now);
         let at = now + seconds(2880);
         let postponed = lifetime.postponed(at);
@@ -133,7 +135,8 @@ mod tests {
 
     #[test]
     fn refused_token_is_replaced_at_once_only_if_it_is_old_enough() {
-        let (wall, now) = (Timestamp::UNIX_EPOCH, Instant::now());
+        let wall = Timestamp::UNIX_EPOCH;
+        let now = Instant::now();
         let lifetime = Lifetime::new(wall, wall, now);
         assert!(
             !lifetime.may_be_outdated(now + seconds(4))

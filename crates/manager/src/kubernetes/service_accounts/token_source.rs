@@ -157,7 +157,8 @@ impl TokenSource {
         &self,
         fetched: Result<(HeaderValue, Lifetime), ServiceAccountError>,
     ) -> Result<Token, ServiceAccountError> {
-        let (mut state, now) = (self.state(), Instant::now());
+        let mut state = self.state();
+        let now = Instant::now();
         state.ended += 1;
         let number = state.ended;
         match fetched {

@@ -190,7 +190,8 @@ async fn adoption_needs_the_cache_of_services() {
 async fn only_one_of_two_services_adopts_a_load_balancer() {
     for restarts in [false, true] {
         let mut town = adopting();
-        let (one, two) = (wants_web(&town, "s1"), wants_web(&town, "s2"));
+        let one = wants_web(&town, "s1");
+        let two = wants_web(&town, "s2");
         let id = town
             .cloud
             .add("web", OwnerTags::default(), None, with_targets(&["a"]));

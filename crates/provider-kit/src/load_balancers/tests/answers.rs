@@ -210,10 +210,8 @@ async fn deletions_that_find_nothing_share_a_control_read() {
 #[tokio::test(start_paused = true)]
 async fn earlier_control_read_verifies_nothing() {
     let town = Town::default();
-    let (first, second) = (
-        leaving(town.service("s1", ResourceGraph::default())),
-        leaving(town.service("s2", ResourceGraph::default())),
-    );
+    let first = leaving(town.service("s1", ResourceGraph::default()));
+    let second = leaving(town.service("s2", ResourceGraph::default()));
     let late = async {
         // The first control read starts at 20 ms, and is answered at 70 ms.
         sleep(Duration::from_millis(35)).await;
@@ -339,10 +337,8 @@ async fn rate_limited_creation_sends_no_reads_until_the_next_attempt() {
         service.metadata.finalizers = Some(vec![FINALIZER_LOAD_BALANCER.to_owned()]);
         sleep(Duration::from_secs(600)).await;
         town.cloud.requests();
-        let (again, _) = (
-            town.balancers.ensure(town.request(&service)).await,
-            town.balancers.ensure(town.request(&service)).await,
-        );
+        let again = town.balancers.ensure(town.request(&service)).await;
+        let _ = town.balancers.ensure(town.request(&service)).await;
         if is_made {
             again.unwrap();
             assert_eq!(

@@ -122,7 +122,9 @@ fn cluster() -> Cluster {
 
 #[tokio::test(start_paused = true)]
 async fn the_service_is_parsed_once_in_a_sync() {
-    let (cloud, cluster, service) = (Acme::default(), cluster(), service(&[(PORT.key(), "80")]));
+    let cloud = Acme::default();
+    let cluster = cluster();
+    let service = service(&[(PORT.key(), "80")]);
     let balancers = LoadBalancerEngine::of(cloud.clone(), Arc::new(NoMachines), Options::default());
     let request = LoadBalancerRequest {
         cluster: &cluster,
@@ -138,7 +140,8 @@ async fn the_service_is_parsed_once_in_a_sync() {
 
 #[tokio::test(start_paused = true)]
 async fn a_mistake_that_does_not_decide_about_targets_does_not_stop_them() {
-    let (cloud, cluster) = (Acme::default(), cluster());
+    let cloud = Acme::default();
+    let cluster = cluster();
     let balancers = LoadBalancerEngine::of(cloud.clone(), Arc::new(NoMachines), Options::default());
     let good = service(&[]);
     balancers
@@ -182,7 +185,9 @@ async fn a_mistake_that_does_not_decide_about_targets_does_not_stop_them() {
 
 #[tokio::test(start_paused = true)]
 async fn partial_list_is_never_taken_for_all_load_balancers_of_a_service() {
-    let (cloud, cluster, service) = (Acme::default(), cluster(), service(&[]));
+    let cloud = Acme::default();
+    let cluster = cluster();
+    let service = service(&[]);
     *cloud.0.list_is_flawed.lock() = true;
     let balancers = LoadBalancerEngine::of(cloud.clone(), Arc::new(NoMachines), Options::default());
     let request = LoadBalancerRequest {

@@ -180,10 +180,8 @@ fn check_step(wanted: &ResourceGraph, before: &ResourceGraph, operation: &Operat
         );
     }
     for (pool, targets) in &wanted.targets {
-        let (was_empty, limit) = (
-            before.targets_of(pool).is_empty(),
-            limit(pool, wanted, before),
-        );
+        let was_empty = before.targets_of(pool).is_empty();
+        let limit = limit(pool, wanted, before);
         let may_be_empty = was_empty || targets.is_empty() || limit <= 1;
         assert!(
             may_be_empty || !after.targets_of(pool).is_empty(),
@@ -285,8 +283,7 @@ proptest! {
     fn target_update_changes_resources_that_follow_the_nodes(actual in graph(false)) {
         // A pool with more targets than it may have loses some, whatever the Nodes are.
         prop_assume!(plan(&actual, &actual).is_empty());
-        let (there, missing) =
-            (ResourceKey::created_after("firewall", "there"), ResourceKey::created_after("firewall", "missing"));
+        let there = ResourceKey::created_after("firewall", "there"); let missing = ResourceKey::created_after("firewall", "missing");
         let tags = |text: &str| Attributes::default().set("tags", text);
         let actual = actual.resource(there.clone(), tags("a").set("port", 80));
         let wanted = ResourceGraph::default()

@@ -80,7 +80,8 @@ impl Shared {
         } else {
             State::Ready
         };
-        let (id, name) = (format!("lb/{uid}"), format!("shared by {uid}"));
+        let id = format!("lb/{uid}");
+        let name = format!("shared by {uid}");
         Some(ObservedLoadBalancer {
             id,
             name,
@@ -94,11 +95,9 @@ impl Shared {
     }
 
     fn change(&self, change: Change<'_>) -> Result<Applied> {
-        let (uid, operation, mut model) = (
-            change.identity.uid().to_owned(),
-            &change.operations[0],
-            self.model(),
-        );
+        let uid = change.identity.uid().to_owned();
+        let operation = &change.operations[0];
+        let mut model = self.model();
         if model.is_busy {
             return Err(Error::conflict("immutable"));
         }
@@ -272,10 +271,8 @@ async fn life(
     number: usize,
     seed: u64,
 ) {
-    let (uid, mut random) = (
-        SERVICES[number],
-        fastrand::Rng::with_seed(seed * 10 + number as u64),
-    );
+    let uid = SERVICES[number];
+    let mut random = fastrand::Rng::with_seed(seed * 10 + number as u64);
     let service = service(uid);
     let request = LoadBalancerRequest {
         cluster,

@@ -93,12 +93,11 @@ impl Small {
     ) -> String {
         let mut state = self.state();
         state.made += 1;
-        let (id, ingress) = (
-            format!("lb-{}", state.made),
-            vec![ObservedLoadBalancer::ip(&format!("192.0.2.{}", state.made))],
-        );
+        let id = format!("lb-{}", state.made);
+        let ingress = vec![ObservedLoadBalancer::ip(&format!("192.0.2.{}", state.made))];
         let legacy_owner = legacy_owner.map(str::to_owned);
-        let (name, graph) = (name.to_owned(), Some(graph));
+        let name = name.to_owned();
+        let graph = Some(graph);
         let actual = ObservedLoadBalancer {
             id: id.clone(),
             name,
@@ -284,7 +283,8 @@ impl LoadBalancerCloud for Small {
             .any(|annotation| annotation.contains_key(REFUSES_REPLACEMENT));
         let zone =
             |graph: &ResourceGraph| graph.balancer_attributes()?.text(ZONE).map(str::to_owned);
-        let (wanted, seen) = (zone(desired), observed.graph.as_ref().and_then(zone));
+        let wanted = zone(desired);
+        let seen = observed.graph.as_ref().and_then(zone);
         let changes = format!("zone: {seen:?} → {wanted:?}");
         Ok(match self.state().replaces {
             _ if wanted.is_none() || wanted == seen => Replacement::None,

@@ -230,7 +230,8 @@ impl Cloud {
     /// Syncs until the end, or until the process ends. Returns the outcome, if there is one, and the number of
     /// requests.
     fn sync(&mut self, goal: SyncGoal, end: End) -> (Option<Result<()>>, usize) {
-        let (cluster, service) = (cluster(), service());
+        let cluster = cluster();
+        let service = service();
         let legacy_owner = Some("legacy-s1".to_owned());
         let published_addresses = self.shown.clone();
         let naming = Naming {
@@ -274,7 +275,8 @@ impl Cloud {
                         operations: &operations,
                         callbacks: &(),
                     };
-                    let (mood, number) = (self.moods[sent % self.moods.len()], sent);
+                    let mood = self.moods[sent % self.moods.len()];
+                    let number = sent;
                     sent += 1;
                     match end {
                         Some((at, false)) if at == number => return (None, sent),

@@ -212,10 +212,8 @@ async fn copied_service_takes_no_load_balancer_from_the_original() {
     for (shown, tag) in [(true, None), (false, None), (true, Some("legacy-copy"))] {
         let town = Town::default();
         town.cloud.state().adopts = true;
-        let (mut original, mut copy) = (
-            town.service("s1", with_targets(&["a"])),
-            town.service("copy", with_targets(&["b"])),
-        );
+        let mut original = town.service("s1", with_targets(&["a"]));
+        let mut copy = town.service("copy", with_targets(&["b"]));
         let id = town
             .cloud
             .add("web", OwnerTags::default(), tag, with_targets(&["a"]));

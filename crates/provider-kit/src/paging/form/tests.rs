@@ -132,11 +132,10 @@ async fn the_usual_forms_are_read_to_their_end() {
 
 #[tokio::test]
 async fn an_answer_of_another_form_is_an_error_and_not_the_end_of_a_list() {
-    let (number, count) = (
-        Paging::next_page("/meta/next_page"),
-        Paging::page_count("/pages"),
-    );
-    let (link, marker) = (Paging::next_link("/links/next"), Paging::marker_link());
+    let number = Paging::next_page("/meta/next_page");
+    let count = Paging::page_count("/pages");
+    let link = Paging::next_link("/links/next");
+    let marker = Paging::marker_link();
     let table: [(Paging, Pages); 13] = [
         (number, |_| json!({"machines": []})),
         (
@@ -213,7 +212,8 @@ async fn a_list_whose_total_or_next_page_does_not_fit_is_a_partial_one() {
 fn page_with_too_many_items_is_an_error() {
     let read = |count: usize| {
         let items = format!("{}{}", r#"{"id":1},"#.repeat(count - 1), r#"{"id":1}"#);
-        let (answer, mut added) = (Answer::of(format!(r#"{{"machines":[{items}]}}"#)), 0);
+        let answer = Answer::of(format!(r#"{{"machines":[{items}]}}"#));
+        let mut added = 0;
         read_page::<Json, Machine>(&answer, "machines", Paging::WHOLE, &mut |_| added += 1)
             .map(|_| added)
     };

@@ -181,7 +181,8 @@ fn owner_tag_decides_where_routes_have_tags() {
         provider_id: "sim://1".into(),
         ..Node::clone(&node("a", &[], &["10.244.1.0/24"]))
     };
-    let (nodes, view) = ([Arc::new(ours)], ClusterView::new("test"));
+    let nodes = [Arc::new(ours)];
+    let view = ClusterView::new("test");
     view.set_pod_cidrs(&["10.244.0.0/16".to_owned()]);
     let machine = |id: &str| Target::Machine {
         id: id.into(),

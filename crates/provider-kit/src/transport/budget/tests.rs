@@ -231,8 +231,10 @@ impl World {
             },
             false,
         );
-        let (limit, left) = (LIMIT, level * LIMIT);
-        let (waiting, under_way) = (Vec::new(), Vec::new());
+        let limit = LIMIT;
+        let left = level * LIMIT;
+        let waiting = Vec::new();
+        let under_way = Vec::new();
         Self {
             limit,
             left,
@@ -335,12 +337,12 @@ proptest! {
         arrivals in proptest::collection::vec(priorities(), 1..10), greedy in any::<bool>(),
     ) {
         let mut world = World::new(share, level);
-        let (latency, others) = (Duration::from_millis(latency), if greedy { 0.03 } else { 0.0 });
+        let latency = Duration::from_millis(latency); let others = if greedy { 0.03 } else { 0.0 };
         for come in &arrivals {
             world.step(come, others, latency)?;
         }
         // A refresh gets a quarter of the share of one request in 5 seconds.
-        let (most, slowest) = (arrivals.iter().map(Vec::len).sum::<usize>(), 5.0 / (0.25 * (1.0 - share)));
+        let most = arrivals.iter().map(Vec::len).sum::<usize>(); let slowest = 5.0 / (0.25 * (1.0 - share));
         let enough = (most as f64 + 2.0) * slowest / STEP.as_secs_f64();
         for _ in 0..enough as usize {
             world.step(&[], others, latency)?;

@@ -80,11 +80,9 @@ impl CloudMetrics for Told {
 /// Rule P-39: metrics report the outcome of each new token.
 #[tokio::test(start_paused = true)]
 async fn metrics_report_the_outcome_of_each_new_token() {
-    let (cloud, file, told) = (
-        Cloud::with(&["a", "ccc"]),
-        File::new("told", "a"),
-        Arc::new(Told::default()),
-    );
+    let cloud = Cloud::with(&["a", "ccc"]);
+    let file = File::new("told", "a");
+    let told = Arc::new(Told::default());
     let builder = client(cloud.router()).credential(Credential::file(&file.0).unwrap());
     let client = builder
         .validate(Call::get("/check", &[]))
@@ -115,7 +113,8 @@ fn validating(cloud: &Cloud, file: &File) -> (Transport, Credential) {
 
 #[tokio::test(start_paused = true)]
 async fn a_new_token_is_tried_before_it_is_used() {
-    let (cloud, file) = (Cloud::with(&["a", "bb"]), File::new("tried", "a"));
+    let cloud = Cloud::with(&["a", "bb"]);
+    let file = File::new("tried", "a");
     let (client, credential) = validating(&cloud, &file);
     client.send(POST()).await.unwrap();
     assert_eq!(cloud.shown(), ["a /things"]);
@@ -128,7 +127,8 @@ async fn a_new_token_is_tried_before_it_is_used() {
 
 #[tokio::test(start_paused = true)]
 async fn a_new_token_that_is_refused_is_tried_again_after_a_minute_or_a_change() {
-    let (cloud, file) = (Cloud::with(&["a", "ccc"]), File::new("refused", "a"));
+    let cloud = Cloud::with(&["a", "ccc"]);
+    let file = File::new("refused", "a");
     let (client, credential) = validating(&cloud, &file);
     file.write("bb");
     for _ in 0..3 {
@@ -149,7 +149,8 @@ async fn a_new_token_that_is_refused_is_tried_again_after_a_minute_or_a_change()
 
 #[tokio::test(start_paused = true)]
 async fn rejected_new_token_is_used_when_the_old_one_expires() {
-    let (cloud, file) = (Cloud::with(&["a"]), File::new("ended", "a"));
+    let cloud = Cloud::with(&["a"]);
+    let file = File::new("ended", "a");
     let (client, _) = validating(&cloud, &file);
     file.write("bb");
     client.send(POST()).await.unwrap();
@@ -161,7 +162,8 @@ async fn rejected_new_token_is_used_when_the_old_one_expires() {
 
 #[tokio::test(start_paused = true)]
 async fn only_one_caller_tries_a_new_token() {
-    let (cloud, file) = (Cloud::with(&["a", "bb"]), File::new("one", "a"));
+    let cloud = Cloud::with(&["a", "bb"]);
+    let file = File::new("one", "a");
     let (client, _) = validating(&cloud, &file);
     client.send(POST()).await.unwrap();
     cloud.shown();
@@ -178,7 +180,8 @@ async fn only_one_caller_tries_a_new_token() {
 
 #[tokio::test(start_paused = true)]
 async fn dropped_trial_of_a_token_is_repeated_by_the_next_caller() {
-    let (cloud, file) = (Cloud::with(&["a", "bb"]), File::new("dropped", "a"));
+    let cloud = Cloud::with(&["a", "bb"]);
+    let file = File::new("dropped", "a");
     let credential = Credential::file(&file.0).unwrap();
     let slow = Router::new().route("/check", any(|| tokio::time::sleep(Duration::from_secs(5))));
     let router = slow.fallback_service(cloud.router());

@@ -271,10 +271,12 @@ async fn nearly_used_up_limit_in_a_header_of_the_cloud_slows_calls_before_a_refu
     };
     let mut refused_without = 0;
     for is_declared in [false, true] {
-        let (sent, refused) = (Arc::new(Mutex::new(Vec::new())), Sent::default());
+        let sent = Arc::new(Mutex::new(Vec::new()));
+        let refused = Sent::default();
         let counter = Arc::clone(&refused);
         let (router, _) = scripted(move |_, _| {
-            let (mut sent, now) = (sent.lock(), Instant::now());
+            let mut sent = sent.lock();
+            let now = Instant::now();
             sent.retain(|then| *then + WINDOW > now);
             if sent.len() == 40 {
                 counter.fetch_add(1, Ordering::SeqCst);

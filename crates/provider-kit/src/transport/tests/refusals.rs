@@ -53,7 +53,8 @@ async fn retry_after_of_an_overloaded_server_is_reported() {
         _ => StatusCode::OK.into_response(),
     };
     let (router, _) = scripted(answer);
-    let (client, began) = (client(router).build().unwrap(), Instant::now());
+    let client = client(router).build().unwrap();
+    let began = Instant::now();
     client.send(GET()).await.unwrap();
     assert_eq!(began.elapsed().as_secs(), 7);
 }
@@ -65,7 +66,8 @@ async fn overloaded_server_delays_calls_and_gets_no_unsafe_retry() {
         _ => StatusCode::OK.into_response(),
     };
     let (router, sent) = scripted(answer);
-    let (cloud, began) = (client(router).build().unwrap(), Instant::now());
+    let cloud = client(router).build().unwrap();
+    let began = Instant::now();
     let err = cloud
         .send(POST())
         .await
@@ -235,7 +237,8 @@ async fn retry_after_may_be_a_date_and_the_status_413() {
         2 => (StatusCode::PAYLOAD_TOO_LARGE, "too large").into_response(),
         _ => StatusCode::OK.into_response(),
     });
-    let (client, began) = (client(router).build().unwrap(), Instant::now());
+    let client = client(router).build().unwrap();
+    let began = Instant::now();
     let error = client.send(POST()).await.unwrap_err();
     assert!(
         !error.is_rate_limited() && error.to_string().contains("413: too large"),

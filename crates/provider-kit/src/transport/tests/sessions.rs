@@ -145,10 +145,8 @@ async fn without_a_token_nothing_is_sent() {
 #[tokio::test]
 async fn call_sends_its_headers_and_hides_its_secrets() {
     let answer = |headers: HeaderMap, body: String| async move {
-        let (condition, agent) = (
-            headers["if-match"].to_str().unwrap(),
-            headers["user-agent"].to_str().unwrap(),
-        );
+        let condition = headers["if-match"].to_str().unwrap();
+        let agent = headers["user-agent"].to_str().unwrap();
         (
             StatusCode::PRECONDITION_FAILED,
             format!("{condition} {agent} {body}"),

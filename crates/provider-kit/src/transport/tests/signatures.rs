@@ -194,13 +194,11 @@ async fn refused_request_is_signed_again_once_if_the_signer_has_another_signatur
 #[tokio::test(start_paused = true)]
 async fn form_is_sent_in_the_body_to_the_place_that_the_session_says() {
     let router = axum::Router::new().fallback(|request: Request<axum::body::Body>| async move {
-        let (uri, kind) = (
-            request.uri().to_string(),
-            request.headers()["content-type"]
-                .to_str()
-                .unwrap()
-                .to_owned(),
-        );
+        let uri = request.uri().to_string();
+        let kind = request.headers()["content-type"]
+            .to_str()
+            .unwrap()
+            .to_owned();
         let identified = request.headers().contains_key("authorization");
         let body = request.into_body().collect().await.unwrap().to_bytes();
         axum::Json(json!([

@@ -121,7 +121,8 @@ async fn a_gibibyte_that_is_announced_over_a_socket_is_neither_read_nor_reserved
         let _ = connection.read(&mut [0; 4096]).await.unwrap();
         let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {ANNOUNCED}\r\n\r\n");
         connection.write_all(head.as_bytes()).await.unwrap();
-        let (part, mut written) = (vec![b' '; PART], 0);
+        let part = vec![b' '; PART];
+        let mut written = 0;
         while written < ANNOUNCED && connection.write_all(&part).await.is_ok() {
             written += part.len();
         }

@@ -60,11 +60,10 @@ fn no_params() -> ListParams {
 #[tokio::test]
 async fn an_answer_without_an_end_is_given_up_at_its_limit_and_the_error_names_url_and_limit() {
     let (client, read) = endless(200, "{", b' ');
-    let (nodes, services) = (
-        Api::<Node>::all(client.clone()),
-        Api::<Service>::namespaced(client, "shop"),
-    );
-    let (params, service) = (PostParams::default(), Service::default());
+    let nodes = Api::<Node>::all(client.clone());
+    let services = Api::<Service>::namespaced(client, "shop");
+    let params = PostParams::default();
+    let service = Service::default();
     let errors = [
         (
             nodes.list(&no_params()).await.map(drop),

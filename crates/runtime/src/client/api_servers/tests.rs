@@ -85,10 +85,8 @@ async fn send(client: &Client) -> Result<u16, kube::Error> {
 
 #[tokio::test(start_paused = true)]
 async fn silent_service_address_falls_to_the_next_candidate_within_seconds() {
-    let (service, local) = (
-        Server::of(Reaction::Silent),
-        Server::of(Reaction::Status(401)),
-    );
+    let service = Server::of(Reaction::Silent);
+    let local = Server::of(Reaction::Status(401));
     let (selector, client) = selector(&[&service, &local]);
     let began = Instant::now();
     assert_eq!(send(&client).await.unwrap(), 401);
@@ -141,10 +139,8 @@ async fn unreachable_candidate_after_the_chosen_server_is_no_failed_one() {
 
 #[tokio::test(start_paused = true)]
 async fn candidates_are_tried_again_when_the_chosen_server_dies() {
-    let (first, second) = (
-        Server::of(Reaction::Status(200)),
-        Server::of(Reaction::Status(200)),
-    );
+    let first = Server::of(Reaction::Status(200));
+    let second = Server::of(Reaction::Status(200));
     let (selector, client) = selector(&[&first, &second]);
     assert_eq!(send(&client).await.unwrap(), 200);
     let watch = selector.choice.lock().last.clone().unwrap();
@@ -179,10 +175,8 @@ async fn candidates_are_tried_again_when_the_chosen_server_dies() {
 
 #[tokio::test(start_paused = true)]
 async fn server_that_is_not_ready_is_used_only_if_no_other_is_ready() {
-    let (first, second) = (
-        Server::of(Reaction::Status(503)),
-        Server::of(Reaction::Status(200)),
-    );
+    let first = Server::of(Reaction::Status(503));
+    let second = Server::of(Reaction::Status(200));
     assert_eq!(send(&selector(&[&first, &second]).1).await.unwrap(), 200);
     second.react(Reaction::Refused);
     assert_eq!(send(&selector(&[&first, &second]).1).await.unwrap(), 503);
@@ -190,7 +184,8 @@ async fn server_that_is_not_ready_is_used_only_if_no_other_is_ready() {
 
 #[tokio::test(start_paused = true)]
 async fn error_names_each_candidate_when_none_answers() {
-    let (first, second) = (Server::of(Reaction::Refused), Server::of(Reaction::Silent));
+    let first = Server::of(Reaction::Refused);
+    let second = Server::of(Reaction::Silent);
     let (_, client) = selector(&[&first, &second]);
     let error = send(&client).await.unwrap_err();
     let none = NoApiServer::of(&error).expect("the error is found in the chain");
@@ -263,7 +258,8 @@ async fn serve(authority: &Authority, name: &str) -> (Uri, Arc<Mutex<String>>) {
 #[tokio::test]
 async fn token_reaches_only_a_server_that_the_cluster_ca_verifies_by_name() {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let (cluster, other) = (authority(), authority());
+    let cluster = authority();
+    let other = authority();
     let (foreign, seen_by_foreign) = serve(&other, SERVER_NAME).await;
     let (renamed, seen_by_renamed) = serve(&cluster, "kubelet.example.com").await;
     let (right, seen_by_right) = serve(&cluster, SERVER_NAME).await;

@@ -71,7 +71,8 @@ async fn a_certificate_that_is_replaced_is_used_by_the_next_request_and_watches_
     let client = crate::client::connect(&options, "test", Arc::new(NoRequestMetrics))
         .await
         .unwrap();
-    let (cache, shutdown) = (Cache::<Node>::new(), CancellationToken::new());
+    let cache = Cache::<Node>::new();
+    let shutdown = CancellationToken::new();
     let objects: Api<NodeObject> = Api::all(client.clone());
     tokio::spawn(watch(
         objects,
@@ -222,7 +223,8 @@ async fn files_that_stay_the_same_cost_no_request() {
 #[tokio::test]
 async fn unusable_or_refused_kubeconfig_never_replaces_the_current_one() {
     let harness = Harness::new(r#"{client-certificate: client.crt, client-key: client.key}"#).await;
-    let (old, new) = (harness.users.client("ccm"), harness.users.client("ccm"));
+    let old = harness.users.client("ccm");
+    let new = harness.users.client("ccm");
     harness.write("client", &old);
     let reloading_client = harness.reloading_client().await;
     let client = reloading_client.client().0;
@@ -328,10 +330,8 @@ async fn a_token_file_and_a_server_s_new_authority_are_taken_over() {
 
 #[tokio::test]
 async fn another_server_or_user_in_the_kubeconfig_is_used_and_not_where_only_the_server_counts() {
-    let (harness, other) = (
-        Harness::new("{token: one}").await,
-        Harness::new("{token: two}").await,
-    );
+    let harness = Harness::new("{token: one}").await;
+    let other = Harness::new("{token: two}").await;
     let reloading_client = harness.reloading_client().await;
     let bare = ReloadingClient::new(
         KubeconfigSource {
@@ -379,7 +379,8 @@ async fn a_plugin_is_asked_again_before_its_certificate_ends() {
             &answer(&json!({"clientCertificateData": issued.certificate, "clientKeyData": issued.key, "expirationTimestamp": end})),
         );
     };
-    let (old, new) = (harness.users.client("ccm"), harness.users.client("ccm"));
+    let old = harness.users.client("ccm");
+    let new = harness.users.client("ccm");
     give(&old, SignedDuration::from_secs(30));
     let reloading_client = harness.reloading_client().await;
     assert_eq!(

@@ -22,13 +22,11 @@ struct Scenario {
 
 impl Scenario {
     fn begin() -> Self {
-        let (begin, config) = (
-            Instant::now(),
-            ElectionConfig {
-                identity: "me".into(),
-                ..ElectionConfig::new("ns", "ccm")
-            },
-        );
+        let begin = Instant::now();
+        let config = ElectionConfig {
+            identity: "me".into(),
+            ..ElectionConfig::new("ns", "ccm")
+        };
         Self {
             election: Election::new(config, begin),
             begin,
@@ -86,7 +84,8 @@ impl Scenario {
 fn show(lease: &Lease) -> String {
     let record = lease.record();
     let time = |text: &str| text.get(14..21).unwrap_or_default().to_owned();
-    let (acquired, renewed) = (time(&record.acquired), time(&record.renewed));
+    let acquired = time(&record.acquired);
+    let renewed = time(&record.renewed);
     format!(
         "{}/{}/{acquired}/{renewed}/{}",
         record.holder, record.duration_seconds, record.transitions
@@ -355,10 +354,8 @@ fn leader_that_reads_another_holder_has_lost_the_lease() {
 #[test]
 fn elector_that_finds_its_own_name_remembers_the_other_holder() {
     let mut scenario = Scenario::begin();
-    let (others, mine) = (
-        scenario.lease("other", 15, 0.0),
-        scenario.lease("me", 15, 1.0),
-    );
+    let others = scenario.lease("other", 15, 0.0);
+    let mine = scenario.lease("me", 15, 1.0);
     scenario.step(0.0, Input::Read(Ok(Some(others))));
     // A person deleted the Lease, and then an old request of this process arrived.
     assert!(
@@ -376,10 +373,8 @@ fn elector_that_finds_its_own_name_remembers_the_other_holder() {
 #[test]
 fn candidate_waits_for_the_holder_that_may_lead_longest() {
     let mut scenario = Scenario::begin();
-    let (slow, fast) = (
-        scenario.lease("slow", 60, 0.0),
-        scenario.lease("fast", 15, 1.0),
-    );
+    let slow = scenario.lease("slow", 60, 0.0);
+    let fast = scenario.lease("fast", 15, 1.0);
     scenario.step(0.0, Input::Read(Ok(Some(slow))));
     scenario.step(1.0, Input::Read(Ok(Some(fast.clone()))));
     assert!(
@@ -443,10 +438,8 @@ fn a_graceful_stop_gives_the_lease_back() {
 
 #[test]
 fn a_release_that_meets_an_own_renewal_is_made_again_and_another_holder_is_left_alone() {
-    let (mine, others) = (
-        Scenario::begin().lease("me", 15, 0.0),
-        Scenario::begin().lease("other", 15, 0.0),
-    );
+    let mine = Scenario::begin().lease("me", 15, 0.0);
+    let others = Scenario::begin().lease("other", 15, 0.0);
     let table: [(Result<Option<Lease>, Failure>, &str); 4] = [
         (Ok(Some(mine)), "update /1"),
         (Ok(Some(others)), "end Stopped"),

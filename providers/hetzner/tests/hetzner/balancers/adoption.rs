@@ -77,7 +77,8 @@ async fn listener(port: u16) -> hetzner_fake::Service {
 #[tokio::test(start_paused = true)]
 async fn listeners_and_targets_that_an_adopted_load_balancer_had_before_stay() {
     for restarts in [false, true] {
-        let (mut scene, theirs) = (naming_edge(), listener(443).await);
+        let mut scene = naming_edge();
+        let theirs = listener(443).await;
         let machine = scene.fake.add_server("theirs").id;
         let node: u64 = scene.servers()[0].parse().unwrap();
         let before: Vec<_> = [machine, node]
@@ -142,7 +143,8 @@ async fn listeners_and_targets_that_an_adopted_load_balancer_had_before_stay() {
 
 #[tokio::test(start_paused = true)]
 async fn port_of_a_listener_that_was_there_before_the_adoption_is_refused() {
-    let (mut scene, theirs) = (naming_edge(), listener(80).await);
+    let mut scene = naming_edge();
+    let theirs = listener(80).await;
     scene.fake.change_load_balancer("edge", |load_balancer| {
         load_balancer.services = vec![theirs.clone()]
     });

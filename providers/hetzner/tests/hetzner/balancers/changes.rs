@@ -166,16 +166,15 @@ async fn it_leaves_a_foreign_network_joins_its_own_and_keeps_its_targets() {
     let foreign = scene.fake.add_network("foreign", "10.0.0.0/8");
     scene.annotate("use-private-ip", "true");
     scene.ensure().await;
-    let (targets, ip) = (scene.targets(), scene.balancer().private_net[0].ip);
+    let targets = scene.targets();
+    let ip = scene.balancer().private_net[0].ip;
     scene
         .meddle(|load_balancer| load_balancer.private_net[0].network = foreign)
         .await;
     scene.ensure().await;
-    let (detach, attach, add) = (
-        action("detach_from_network"),
-        action("attach_to_network"),
-        action("add_target"),
-    );
+    let detach = action("detach_from_network");
+    let attach = action("attach_to_network");
+    let add = action("add_target");
     assert_eq!(scene.sent(&detach), [json!({"network": foreign})]);
     assert_eq!(scene.sent(&attach), [json!({"network": network})]);
     assert_eq!(
@@ -296,11 +295,9 @@ async fn what_needs_another_type_or_interface_waits_for_it() {
             .iter()
             .any(|request| request == "GET /actions")
     };
-    let (kind, add, public) = (
-        at(&action("change_type")),
-        at(&action("add_target")),
-        at(&action("disable_public_interface")),
-    );
+    let kind = at(&action("change_type"));
+    let add = at(&action("add_target"));
+    let public = at(&action("disable_public_interface"));
     assert!(
         kind < add && waits(kind, add) && add < public && waits(add, public),
         "{requests:#?}"

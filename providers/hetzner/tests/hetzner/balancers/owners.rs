@@ -58,7 +58,8 @@ async fn a_sign_that_is_missing_or_of_a_service_that_is_gone_is_replaced_and_oth
 #[tokio::test(start_paused = true)]
 async fn a_cluster_whose_name_is_no_label_is_marked_by_the_service_alone() {
     let mut scene = Scene::new();
-    let (service, nodes) = (scene.service.clone(), scene.nodes.clone());
+    let service = scene.service.clone();
+    let nodes = scene.nodes.clone();
     let cluster = Cluster {
         name: "no label at all".into(),
         id: None,

@@ -224,11 +224,9 @@ async fn locked_load_balancer_is_tried_six_times_and_holds_up_no_other_service()
         scene.fake.fail(Fault::code(&attach, code));
         let mut locked = scene.service.clone();
         locked.metadata.uid = Some("another-uid".to_owned());
-        let (nodes, cluster, permits) = (
-            scene.nodes.clone(),
-            kubernetes(),
-            Arc::new(Semaphore::new(1)),
-        );
+        let nodes = scene.nodes.clone();
+        let cluster = kubernetes();
+        let permits = Arc::new(Semaphore::new(1));
         let balancers = scene.balancers().await;
         let begun = Instant::now();
         let ensure = async |service: &Service| {

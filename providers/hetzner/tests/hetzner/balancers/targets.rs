@@ -206,7 +206,8 @@ async fn limit_that_the_api_sees_first_is_reported_on_the_node_and_is_no_error()
 /// The refusal comes in the response, or as the outcome of its action.
 #[tokio::test(start_paused = true)]
 async fn target_refused_for_an_unknown_limit_keeps_no_other_out_and_is_tried_again() {
-    let (add, code) = (action("add_target"), "resource_limit_exceeded");
+    let add = action("add_target");
+    let code = "resource_limit_exceeded";
     for fault in [Fault::code(&add, code), Fault::ends_in_error(&add, code)] {
         let mut scene = Scene::new();
         scene.ensure().await;
@@ -294,7 +295,8 @@ async fn each_target_changes_the_way_it_is_reached_one_by_one() {
         !scene.balancer().public_interface,
         "that is possible only after it"
     );
-    let (add, remove) = (action("add_target"), action("remove_target"));
+    let add = action("add_target");
+    let remove = action("remove_target");
     assert_eq!(
         scene.changes(),
         [
@@ -325,7 +327,8 @@ async fn nodes_that_join_together_all_become_targets() {
         scene.try_update().await.unwrap();
         assert_eq!(scene.targets(), sorted(scene.servers()));
         let counts = scene.fake.counts();
-        let (sent, asked) = (counts[&action("add_target")], counts["GET /actions"]);
+        let sent = counts[&action("add_target")];
+        let asked = counts["GET /actions"];
         let most = if busy_balancers { (11, 30) } else { (10, 3) };
         assert!(
             sent <= most.0 && asked <= most.1,
@@ -507,7 +510,8 @@ async fn at_the_limit_too_each_target_changes_the_way_it_is_reached_one_by_one()
     scene.annotate("use-private-ip", "true");
     scene.ensure().await;
     assert!(scene.balancer().targets.iter().all(Target::is_private));
-    let (add, remove) = (action("add_target"), action("remove_target"));
+    let add = action("add_target");
+    let remove = action("remove_target");
     assert_eq!(scene.changes(), [&*remove, &add, &remove, &add]);
 }
 

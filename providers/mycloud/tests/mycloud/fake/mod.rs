@@ -108,11 +108,9 @@ impl Mycloud {
             return;
         };
         task.is_settled = true;
-        let (name, kind, is_failed) = (
-            task.load_balancer.clone(),
-            task.kind,
-            task.operation.error.is_some(),
-        );
+        let name = task.load_balancer.clone();
+        let kind = task.kind;
+        let is_failed = task.operation.error.is_some();
         let is_quiet = !self
             .tasks
             .values()

@@ -36,7 +36,8 @@ fn create(
     parts: &str,
     check: fn(&Value, &Value) -> Result<(), Refused>,
 ) -> Answer {
-    let (prefix, number) = (parts.get(..3).unwrap_or_default(), cloud.number());
+    let prefix = parts.get(..3).unwrap_or_default();
+    let number = cloud.number();
     let balancer = request.body["loadbalancer_id"]
         .as_str()
         .unwrap_or(request.id());

@@ -158,14 +158,10 @@ fn rules_in_another_division_are_no_change() {
         let rules: Vec<Rule> = texts.iter().map(|text| text.parse().unwrap()).collect();
         with_rules(Attributes::default(), &rules)
     };
-    let (one, two) = (
-        "ingress IPv4 tcp 30080 10.6.0.0/16",
-        "ingress IPv4 tcp 30081 10.6.0.0/16",
-    );
-    let (wanted, range) = (
-        settings(&[one, two]),
-        settings(&["ingress IPv4 tcp 30080-30081 10.6.0.0/16"]),
-    );
+    let one = "ingress IPv4 tcp 30080 10.6.0.0/16";
+    let two = "ingress IPv4 tcp 30081 10.6.0.0/16";
+    let wanted = settings(&[one, two]);
+    let range = settings(&["ingress IPv4 tcp 30080-30081 10.6.0.0/16"]);
     assert_eq!(fit_to_observed(&wanted, &range), range);
     assert_eq!(fit_to_observed(&settings(&[one]), &range), settings(&[one]));
     assert_eq!(

@@ -154,7 +154,8 @@ fn a_listener_speaks_tls_or_http_or_what_the_port_does() {
         protocol,
         node_port: 30080,
     };
-    let (plain, header) = (spec(&[]), spec(&[("x-forwarded-for", "true")]));
+    let plain = spec(&[]);
+    let header = spec(&[("x-forwarded-for", "true")]);
     let tls = spec(&[("default-tls-container-ref", "https://keys/v1/secrets/s")]);
     let both = spec(&[
         ("default-tls-container-ref", "https://keys/v1/secrets/s"),
@@ -455,10 +456,8 @@ fn members_are_checked_by_themselves_where_only_nodes_with_a_pod_may_get_traffic
             ("enable-health-monitor", "true"),
         ])
         .collect();
-    let (timeout, max_retries_down) = (
-        config().get(&MONITOR_TIMEOUT).unwrap(),
-        config().get(&MONITOR_MAX_RETRIES_DOWN),
-    );
+    let timeout = config().get(&MONITOR_TIMEOUT).unwrap();
+    let max_retries_down = config().get(&MONITOR_MAX_RETRIES_DOWN);
     let expected = json!({"delay": 7, "timeout": timeout.as_secs(), "max_retries": 2, "max_retries_down": max_retries_down});
     assert_eq!(
         spec(&given).monitor.unwrap().nested()["healthmonitor"],
@@ -477,10 +476,8 @@ fn source_ranges_are_of_the_vips_family_and_everybodys_if_none_is_said() {
             (ranges.join(" "), spec.is_restricted)
         })
     };
-    let (v4, v6) = (
-        json!({"ipFamilies": ["IPv4"]}),
-        json!({"ipFamilies": ["IPv6"]}),
-    );
+    let v4 = json!({"ipFamilies": ["IPv4"]});
+    let v6 = json!({"ipFamilies": ["IPv6"]});
     assert_eq!(
         ranges(v4.clone(), None).unwrap(),
         ("0.0.0.0/0".into(), false)

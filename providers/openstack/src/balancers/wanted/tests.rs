@@ -231,10 +231,8 @@ fn with_a_second_vip_both_families_are_let_in_and_without_one_the_first() {
 
 #[test]
 fn a_listener_that_must_speak_otherwise_is_removed_before_it_is_made_anew() {
-    let (plain, http) = (
-        Case::default().graph(),
-        Case::annotated(&[("x-forwarded-for", "true")]).graph(),
-    );
+    let plain = Case::default().graph();
+    let http = Case::annotated(&[("x-forwarded-for", "true")]).graph();
     let names: Vec<_> = plan(&http, &plain)
         .iter()
         .map(|operation| format!("{operation:?}"))
@@ -310,11 +308,9 @@ fn members_are_checked_by_http_where_the_provider_can() {
         }
         spec
     };
-    let (new, old, ovn) = (
-        amphora(),
-        Features::of((2, 15), "amphora"),
-        Features::of((2, 27), "ovn"),
-    );
+    let new = amphora();
+    let old = Features::of((2, 15), "amphora");
+    let ovn = Features::of((2, 27), "ovn");
     let table = [
         (ovn, "TCP", true, "TCP", Value::Null),
         (new, "TCP", false, "TCP", Value::Null),

@@ -264,7 +264,8 @@ async fn where_it_may_not_move_it_serves_on_where_it_is() {
     ];
     for (text, raise) in obstacles {
         let mut scene = moving(&[]).await;
-        let (own, there) = (id(&scene, NAME), id(&scene, OTHER));
+        let own = id(&scene, NAME);
+        let there = id(&scene, OTHER);
         raise(&mut scene);
         let before = ports(&scene.fake.load_balancer(OTHER).unwrap());
         scene.add_node("worker-3");
@@ -315,7 +316,8 @@ async fn where_it_may_not_move_it_serves_on_where_it_is() {
 async fn one_that_is_not_there_or_not_ours_to_see_is_told_and_changes_nothing() {
     for is_forbidden in [false, true] {
         let mut scene = two(&[]).await;
-        let (own, addresses) = (id(&scene, NAME), scene.ensure("web").await);
+        let own = id(&scene, NAME);
+        let addresses = scene.ensure("web").await;
         scene.annotate(
             "web",
             "load-balancer-id",
@@ -346,7 +348,8 @@ async fn one_of_the_go_program_moves_too_and_what_that_left_behind_is_left() {
     // The Go program moved it, and left the old one tagged: it may be another cluster's of the same name.
     for is_shown in [false, true] {
         let mut scene = two(&[]).await;
-        let (own, there) = (id(&scene, NAME), id(&scene, OTHER));
+        let own = id(&scene, NAME);
+        let there = id(&scene, OTHER);
         scene.fake.change_load_balancer(&own, |load_balancer| {
             drop(load_balancer.insert("tags".to_owned(), json!([NAME])))
         });
@@ -373,7 +376,8 @@ async fn it_moves_away_from_one_that_failed() {
     assert_eq!(ports(&scene.balancer()), [80, 443]);
     // Not without those who share it; but it is reached elsewhere already.
     let mut scene = two(&[]).await;
-    let (own, there) = (id(&scene, NAME), id(&scene, OTHER));
+    let own = id(&scene, NAME);
+    let there = id(&scene, OTHER);
     scene.add_service("sharer");
     scene.annotate("sharer", "load-balancer-id", &own);
     scene.ports("sharer", json!([{"port": 8080, "nodePort": 30081}]));
@@ -424,7 +428,8 @@ async fn of_two_that_it_has_one_that_cannot_go_keeps_no_other() {
 async fn one_of_the_go_program_that_is_shown_by_a_name_alone_is_given_back_too() {
     for is_hindered in [false, true] {
         let mut scene = two(&[]).await;
-        let (own, there) = (id(&scene, NAME), id(&scene, OTHER));
+        let own = id(&scene, NAME);
+        let there = id(&scene, OTHER);
         scene.fake.change_load_balancer(&own, |load_balancer| {
             drop(load_balancer.insert("tags".to_owned(), json!([NAME])))
         });

@@ -126,10 +126,8 @@ impl Scene {
 
     pub(crate) fn with(options: Options) -> Self {
         let fake = Fake::new(options);
-        let (network, public) = (
-            fake.add_network("k8s-net", "10.6.0.0/16"),
-            fake.add_external_network("public", "172.24.0.0/16"),
-        );
+        let network = fake.add_network("k8s-net", "10.6.0.0/16");
+        let public = fake.add_external_network("public", "172.24.0.0/16");
         fake.add_router("router", &network.subnet);
         let mut scene = Self {
             fake,
@@ -273,11 +271,9 @@ impl Scene {
     /// Syncs the Service as the controller does, writes the reported annotations to it, and returns the addresses and
     /// names of the status.
     pub(crate) async fn try_ensure(&mut self, name: &str) -> Result<Vec<String>> {
-        let (service, nodes, cluster) = (
-            self.services[name].clone(),
-            self.nodes.clone(),
-            self.cluster.clone(),
-        );
+        let service = self.services[name].clone();
+        let nodes = self.nodes.clone();
+        let cluster = self.cluster.clone();
         let callbacks = Annotating {
             refuses_status: self.refuses_status,
             ..Annotating::default()
@@ -344,8 +340,10 @@ impl Scene {
 
     /// Syncs two Services concurrently.
     pub(crate) async fn ensure_both(&mut self, one: &str, two: &str) -> (Result<()>, Result<()>) {
-        let (nodes, cluster) = (self.nodes.clone(), self.cluster.clone());
-        let (one, two) = (self.services[one].clone(), self.services[two].clone());
+        let nodes = self.nodes.clone();
+        let cluster = self.cluster.clone();
+        let one = self.services[one].clone();
+        let two = self.services[two].clone();
         let request = |service| LoadBalancerRequest {
             cluster: &cluster,
             service,
@@ -366,11 +364,9 @@ impl Scene {
     }
 
     pub(crate) async fn update(&mut self, name: &str) {
-        let (service, nodes, cluster) = (
-            self.services[name].clone(),
-            self.nodes.clone(),
-            self.cluster.clone(),
-        );
+        let service = self.services[name].clone();
+        let nodes = self.nodes.clone();
+        let cluster = self.cluster.clone();
         let request = LoadBalancerRequest {
             cluster: &cluster,
             service: &service,
@@ -385,7 +381,8 @@ impl Scene {
     }
 
     pub(crate) async fn get(&mut self, name: &str) -> Option<Vec<String>> {
-        let (service, cluster) = (self.services[name].clone(), self.cluster.clone());
+        let service = self.services[name].clone();
+        let cluster = self.cluster.clone();
         let request = LoadBalancerRequest {
             cluster: &cluster,
             service: &service,
@@ -411,7 +408,8 @@ impl Scene {
 
     /// Deletes the load balancer of a Service of any type.
     pub(crate) async fn try_remove(&mut self, name: &str) -> Result<()> {
-        let (service, cluster) = (self.services[name].clone(), self.cluster.clone());
+        let service = self.services[name].clone();
+        let cluster = self.cluster.clone();
         let request = LoadBalancerRequest {
             cluster: &cluster,
             service: &service,
@@ -467,10 +465,8 @@ fn context(cluster: &Cluster, events: Arc<dyn Events>) -> Context {
             Err(Error::not_implemented())
         }
     }
-    let (clients, shutdown) = (
-        Arc::new(NoKubernetes),
-        tokio_util::sync::CancellationToken::new(),
-    );
+    let clients = Arc::new(NoKubernetes);
+    let shutdown = tokio_util::sync::CancellationToken::new();
     Context {
         cluster: cluster.clone(),
         cluster_cidrs: Vec::new(),

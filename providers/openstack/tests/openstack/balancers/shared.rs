@@ -181,7 +181,8 @@ async fn an_internal_service_does_not_share_and_a_shared_one_gets_no_floating_ip
 #[tokio::test(start_paused = true)]
 async fn one_that_was_made_by_hand_is_shared_and_never_deleted() {
     let mut scene = Scene::new();
-    let (subnet, public) = (scene.network.subnet.clone(), scene.public.clone());
+    let subnet = scene.network.subnet.clone();
+    let public = scene.public.clone();
     let id = scene.fake.add_load_balancer(&json!({
         "name": "by-hand", "vip_subnet_id": subnet,
         "listeners": [{"name": "l", "protocol": "TCP", "protocol_port": 22, "tags": ["mine"]}],

@@ -44,10 +44,8 @@ async fn timeout_names_the_load_balancer_and_whole_seconds() {
     scene.ensure("web").await;
     scene.fake.set_provisioning_status(NAME, "PENDING_UPDATE");
     scene.ports("web", json!([{"port": 81, "nodePort": 30080}]));
-    let (id, error) = (
-        scene.balancer()["id"].as_str().unwrap().to_owned(),
-        scene.refused("web").await.to_string(),
-    );
+    let id = scene.balancer()["id"].as_str().unwrap().to_owned();
+    let error = scene.refused("web").await.to_string();
     let expected =
         format!("load balancer {NAME:?} ({id}) is not ready after 271s; checking again in 10s");
     assert!(error.contains(&expected), "{error}");

@@ -410,7 +410,8 @@ fn every_key_of_the_reference_is_declared() {
                   provider-requires-serial-api-calls [LoadBalancerClass_\"name\"] floating-network-id floating-subnet-id \
                   floating-subnet floating-subnet-tags network-id subnet-id member-subnet-id [Route] router-id \
                   [Metadata] search-order request-timeout";
-    let (mut section, mut keys) = (String::new(), Vec::new());
+    let mut section = String::new();
+    let mut keys = Vec::new();
     for word in wanted.split_whitespace() {
         if word.starts_with('[') {
             section = word.replace('_', " ");

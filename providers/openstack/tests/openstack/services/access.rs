@@ -18,7 +18,8 @@ fn file(global: &str) -> ConfigFile {
 #[tokio::test(start_paused = true)]
 async fn a_changed_file_is_used_as_far_as_it_says_who_we_are() {
     let cloud = Cloud::new();
-    let (config, setup) = (config(GLOBAL), Setup::of(file(GLOBAL)));
+    let config = config(GLOBAL);
+    let setup = Setup::of(file(GLOBAL));
     let services = Services::over(&config, &setup, in_process(cloud.router())).unwrap();
     let provider = OpenStack::over(config, services.clone(), &setup);
     services.network.send(ports()).await.unwrap();
@@ -72,7 +73,8 @@ async fn a_changed_file_is_used_as_far_as_it_says_who_we_are() {
 #[tokio::test(start_paused = true)]
 async fn another_way_to_the_same_project_needs_no_restart() {
     let cloud = Cloud::new();
-    let (config, setup) = (config(GLOBAL), Setup::of(file(GLOBAL)));
+    let config = config(GLOBAL);
+    let setup = Setup::of(file(GLOBAL));
     let services = Services::over(&config, &setup, in_process(cloud.router())).unwrap();
     let provider = OpenStack::over(config, services.clone(), &setup);
     services.network.send(ports()).await.unwrap();
@@ -98,7 +100,8 @@ async fn another_way_to_the_same_project_needs_no_restart() {
 #[tokio::test(start_paused = true)]
 async fn other_endpoints_wait_for_a_restart_because_everything_would_seem_to_be_gone_there() {
     let cloud = Cloud::new();
-    let (config, setup) = (config(GLOBAL), Setup::of(file(GLOBAL)));
+    let config = config(GLOBAL);
+    let setup = Setup::of(file(GLOBAL));
     let services = Services::over(&config, &setup, in_process(cloud.router())).unwrap();
     let provider = OpenStack::over(config, services.clone(), &setup);
     services.network.send(ports()).await.unwrap();

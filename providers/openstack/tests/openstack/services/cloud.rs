@@ -54,8 +54,12 @@ impl Cloud {
     ) -> Self {
         let answers: Arc<Answers> = Arc::new(answers);
         let (seen, asked, good, takes) = Default::default();
-        let (began, lifetime, project, password) = (Instant::now(), 1200, "p1", "right");
-        let (roles, regions) = (&["member", "reader"], &["One"]);
+        let began = Instant::now();
+        let lifetime = 1200;
+        let project = "p1";
+        let password = "right";
+        let roles = &["member", "reader"];
+        let regions = &["One"];
         Self(Arc::new(Mutex::new(Inner {
             began,
             lifetime,

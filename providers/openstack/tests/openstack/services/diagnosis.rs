@@ -64,7 +64,8 @@ async fn findings_of(cloud: &Cloud, more: &str) -> Vec<Finding> {
 }
 
 async fn findings_with(cloud: &Cloud, global: &str) -> Vec<Finding> {
-    let (config, setup) = (config(global), Setup::default());
+    let config = config(global);
+    let setup = Setup::default();
     let services = Services::over(&config, &setup, in_process(cloud.router())).unwrap();
     OpenStack::over(config, services, &setup).diagnose().await
 }

@@ -100,10 +100,8 @@ async fn a_vip_on_a_given_port_is_sent_neither_subnet_nor_network() {
 async fn a_class_says_where_and_an_unknown_one_is_refused() {
     let mut scene = Scene::new();
     let network = scene.network.id.clone();
-    let (vips, members) = (
-        scene.fake.add_subnet(&network, "vips", "10.7.0.0/24"),
-        scene.fake.add_subnet(&network, "members", "10.8.0.0/24"),
-    );
+    let vips = scene.fake.add_subnet(&network, "vips", "10.7.0.0/24");
+    let members = scene.fake.add_subnet(&network, "members", "10.8.0.0/24");
     scene.conf(&format!(
         "[LoadBalancerClass \"gold\"]\nsubnet-id = {vips}\nmember-subnet-id = {members}"
     ));

@@ -185,7 +185,8 @@ impl Harness {
     pub(super) async fn new(user: &str) -> Self {
         // Another test may have been first.
         _ = rustls::crypto::ring::default_provider().install_default();
-        let (servers, users) = (Authority::new("servers"), Authority::new("users"));
+        let servers = Authority::new("servers");
+        let users = Authority::new("users");
         let server = Arc::new(Server {
             api: ApiServer::new(),
             users: users.pem.clone(),
