@@ -111,7 +111,7 @@ impl Contract {
                 for (key, value) in fields {
                     match Self::member(description, shape, key, true) {
                         Some(shape) => {
-                            self.request(description, shape, value, &format!("{place}.{key}"))
+                            self.request(description, shape, value, &format!("{place}.{key}"));
                         }
                         None => self.violate(place, &format!("there is no parameter {key}")),
                     }

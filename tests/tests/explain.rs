@@ -324,7 +324,7 @@ fn a_cloud_that_fails_is_named_and_the_rest_is_explained() {
         .cloud
         .inject(Fault::status(503).on("PUT /v1/load-balancers/{id}"));
     world.run_while(60, async |harness, _| {
-        _ = harness.user.set_ports("web", &[80, 443, 8080]).await
+        _ = harness.user.set_ports("web", &[80, 443, 8080]).await;
     });
     let entry = world.of_service("web");
     names(
@@ -452,7 +452,7 @@ fn a_deletion_that_waits_says_who_has_to_act() {
     let id = world.cloud.load_balancers()[0].id.clone();
     world.cloud.protect_load_balancer(&id, true);
     world.run_while(60, async |harness, _| {
-        _ = harness.user.delete_service("web").await
+        _ = harness.user.delete_service("web").await;
     });
     let explanation = world.of_service("web");
     names(
@@ -528,7 +528,7 @@ fn a_node_that_waits_for_its_initialisation_says_why() {
         harness
             .user
             .register_node("twin", &["10.244.9.0/24".into()])
-            .await
+            .await;
     });
     world.run(60);
     let explanation = world.of_node("twin");
@@ -585,7 +585,7 @@ fn a_node_that_is_kept_says_what_holds_its_deletion() {
     );
 
     let mut world = World::with_options(3, |options| {
-        options.lifecycle.deletion = NodeDeletion::DryRun
+        options.lifecycle.deletion = NodeDeletion::DryRun;
     });
     world.run(30);
     world.cloud.terminate("worker-1");

@@ -232,7 +232,7 @@ async fn a_conflict_is_resolved_with_a_live_read_and_one_event() {
     world
         .node_controller
         .sync(&["worker-1".into()], |name, result| {
-            finished.lock().push((name.to_owned(), result.is_ok()))
+            finished.lock().push((name.to_owned(), result.is_ok()));
         })
         .await;
     assert_eq!(finished.into_inner(), [("worker-1".to_owned(), true)]);

@@ -55,7 +55,7 @@ fn container(file: &str) -> Value {
                 _ = container.insert(
                     "Entrypoint".to_owned(),
                     serde_json::from_str(&rest).unwrap(),
-                )
+                );
             }
             "ENV" => {
                 let variables: Vec<_> = pairs(&rest)

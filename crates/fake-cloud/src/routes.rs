@@ -80,7 +80,7 @@ fn captures(template: &str, path: &str) -> Option<Vec<String>> {
         match (wanted.next(), given.next()) {
             (None, None) | (Some("*"), Some(_)) => return Some(ids),
             (Some(hole), Some(id)) if hole.starts_with('{') && !id.is_empty() => {
-                ids.push(id.to_owned())
+                ids.push(id.to_owned());
             }
             (Some(wanted), Some(given)) if wanted == given => {}
             _ => return None,

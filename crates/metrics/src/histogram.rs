@@ -328,7 +328,7 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     (0..2000)
-                        .for_each(|n| family.with_label_values(&["get"]).observe(f64::from(n % 7)))
+                        .for_each(|n| family.with_label_values(&["get"]).observe(f64::from(n % 7)));
                 });
             }
             for _ in 0..200 {

@@ -96,7 +96,7 @@ mod tests {
         let another = WorkerPermit::acquire(&permits).await;
         let back = async {
             tokio::join!(permit.reacquire(), permit.reacquire(), async {
-                drop(another)
+                drop(another);
             })
         };
         tokio::time::timeout(std::time::Duration::from_secs(60), back)

@@ -127,7 +127,7 @@ impl Endpoints {
                 }
                 Ok(None) => {}
                 Err(error) => {
-                    tracing::warn!(service = format!("{}/{}", name.0, name.1), %error, "no readiness gates")
+                    tracing::warn!(service = format!("{}/{}", name.0, name.1), %error, "no readiness gates");
                 }
             }
         });
@@ -331,7 +331,7 @@ impl Endpoints {
             Ok(true) => {}
             Ok(false) => drop(self.followed.lock().remove(name)),
             Err(error) => {
-                tracing::warn!(service = format!("{}/{}", name.0, name.1), %error, "cannot have it synced")
+                tracing::warn!(service = format!("{}/{}", name.0, name.1), %error, "cannot have it synced");
             }
         }
     }

@@ -74,7 +74,7 @@ impl Labels {
                     }
                     Err(error) => {
                         *state =
-                            Err(error.context(format!("ID of zone {zone} of Node {}", node.name)))
+                            Err(error.context(format!("ID of zone {zone} of Node {}", node.name)));
                     }
                 }
             }
@@ -132,15 +132,15 @@ impl Labels {
                             );
                         }),
                         None if self.is_required(&object) => {
-                            self.believe(Absent::Instance(object.id))
+                            self.believe(Absent::Instance(object.id));
                         }
                         None => self.believe(Absent::Type(object.kind)),
                     },
                     Err(error) if self.is_required(&object) => {
-                        states[object.at] = Err(error.clone())
+                        states[object.at] = Err(error.clone());
                     }
                     Err(error) => {
-                        tracing::debug!(id = object.id, %error, "Node gets no labels of the network")
+                        tracing::debug!(id = object.id, %error, "Node gets no labels of the network");
                     }
                 }
             }

@@ -51,7 +51,7 @@ pub(crate) async fn follow_shutdowns(cluster: ClusterView) {
                     "out-of-service taint changed"
                 ),
                 Err(error) => {
-                    tracing::warn!(node = &*node.name, %error, "cannot change the out-of-service taint")
+                    tracing::warn!(node = &*node.name, %error, "cannot change the out-of-service taint");
                 }
             }
         }

@@ -74,7 +74,7 @@ impl ClusterTag {
             match timeout(LONGEST, self.synchronize(&caches.services())).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
-                    tracing::warn!(%error, tag = self.tag, "load balancers are not tagged")
+                    tracing::warn!(%error, tag = self.tag, "load balancers are not tagged");
                 }
                 Err(_) => tracing::warn!(
                     tag = self.tag,

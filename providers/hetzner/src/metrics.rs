@@ -26,7 +26,7 @@ provider_kit::series! {
 pub(crate) fn counted<T>(inner: T, metrics: &Arc<dyn CloudMetrics>) -> InstrumentedCapability<T> {
     let metrics = Arc::clone(metrics);
     InstrumentedCapability::new(inner, move |called| {
-        metrics.record(&OPERATIONS, &[name(called)], 1.0)
+        metrics.record(&OPERATIONS, &[name(called)], 1.0);
     })
 }
 

@@ -94,7 +94,7 @@ impl Services {
             }
             match page["metadata"]["continue"].as_str() {
                 Some(token) if !token.is_empty() => {
-                    next = form_urlencoded::byte_serialize(token.as_bytes()).collect()
+                    next = form_urlencoded::byte_serialize(token.as_bytes()).collect();
                 }
                 _ => return Ok(services),
             }

@@ -18,7 +18,7 @@ impl VirtualAddresses {
             match self.release_unused().await {
                 Ok(released) if released.is_empty() => {}
                 Ok(released) => {
-                    tracing::info!(addresses = ?released, "released addresses of deleted Services")
+                    tracing::info!(addresses = ?released, "released addresses of deleted Services");
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot compare the addresses with the Services; trying again in an hour");

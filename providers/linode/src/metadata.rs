@@ -61,7 +61,7 @@ impl NodeMetadata {
                 match self.update(&nodes).await {
                     Ok(()) => last = Some(Instant::now()),
                     Err(error) => {
-                        tracing::warn!(%error, "labels and annotations of Nodes are not updated")
+                        tracing::warn!(%error, "labels and annotations of Nodes are not updated");
                     }
                 }
             }

@@ -260,7 +260,7 @@ impl Ports {
                 .await
             {
                 Err(error) if error.is_conflict() && attempt < ATTEMPTS => {
-                    port = self.again(&port.id).await?
+                    port = self.again(&port.id).await?;
                 }
                 answer => return answer.map(|_| true),
             }

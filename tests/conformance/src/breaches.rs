@@ -36,7 +36,7 @@ impl Breaches {
         match request.side {
             Side::Kubernetes => self.node_deleted(api, cloud, request),
             Side::Cloud if request.is_mutation() && !body.is_empty() => {
-                self.cloud_changed(api, request, body)
+                self.cloud_changed(api, request, body);
             }
             Side::Cloud => {}
         }

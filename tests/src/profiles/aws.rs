@@ -292,17 +292,17 @@ impl CloudProfile for AwsCloud {
     }
     fn stop(&self, name: &str) {
         self.change(name, |object| {
-            object["instanceState"] = json!({"code": 80, "name": "stopped"})
+            object["instanceState"] = json!({"code": 80, "name": "stopped"});
         });
     }
     fn start(&self, name: &str) {
         self.change(name, |object| {
-            object["instanceState"] = json!({"code": 16, "name": "running"})
+            object["instanceState"] = json!({"code": 16, "name": "running"});
         });
     }
     fn terminate(&self, name: &str) {
         self.change(name, |object| {
-            object["instanceState"] = json!({"code": 48, "name": "terminated"})
+            object["instanceState"] = json!({"code": 48, "name": "terminated"});
         });
         let mut cloud = self.fake.lock();
         let gone: Vec<_> = cloud

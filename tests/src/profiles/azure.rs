@@ -509,7 +509,7 @@ impl CloudProfile for AzureCloud {
             .collect();
         for id in all {
             cloud.edit(&id, |cloud| {
-                cloud["properties"]["loadBalancingRules"] = json!([])
+                cloud["properties"]["loadBalancingRules"] = json!([]);
             });
         }
         true

@@ -300,7 +300,7 @@ impl CloudProfile for DigitalOceanCloud {
             let name = object["name"].as_str().unwrap_or_default();
             self.0
                 .change_load_balancer(name, |load_balancer| {
-                    load_balancer["forwarding_rules"] = Value::Array(Vec::new())
+                    load_balancer["forwarding_rules"] = Value::Array(Vec::new());
                 })
                 .is_some()
         })

@@ -296,7 +296,7 @@ impl CloudProfile for HetznerCloud {
             gateway: gateway.clone(),
         };
         self.fake.change_network(self.network, |network| {
-            network.routes.extend(THEIR_RANGES.map(route))
+            network.routes.extend(THEIR_RANGES.map(route));
         });
         self.fake.add_load_balancer(THEIRS);
     }

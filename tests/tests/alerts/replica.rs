@@ -213,7 +213,7 @@ impl Replica {
         let cloud = self.metrics.cloud("simulated");
         for &(status, times) in &state.cloud {
             (0..times).for_each(|_| {
-                cloud.finished("GET /v1/machines", status, Duration::from_millis(100))
+                cloud.finished("GET /v1/machines", status, Duration::from_millis(100));
             });
         }
     }

@@ -229,7 +229,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         name: "a_queue_grows",
         happens: |minute| {
             while_wrong(minute, |state, since| {
-                state.depth = usize::try_from(since.as_secs() / 10).unwrap_or(0)
+                state.depth = usize::try_from(since.as_secs() / 10).unwrap_or(0);
             })
         },
         firing: &[
@@ -278,7 +278,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         name: "nodes_are_initialised_slowly",
         happens: |minute| {
             while_wrong(minute, |state, _| {
-                state.initialised_at = Some(Duration::from_secs(200))
+                state.initialised_at = Some(Duration::from_secs(200));
             })
         },
         firing: &[
@@ -329,7 +329,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         name: "the_cloud_fails_now_and_then",
         happens: |minute| {
             while_wrong(minute, |state, _| {
-                state.cloud.extend([(Some(500), 3), (None, 1)])
+                state.cloud.extend([(Some(500), 3), (None, 1)]);
             })
         },
         firing: &[
@@ -378,7 +378,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         name: "deletions_are_held",
         happens: |minute| {
             while_wrong(minute, |state, since| {
-                state.held = matches!(since.as_secs(), 0 | 2700)
+                state.held = matches!(since.as_secs(), 0 | 2700);
             })
         },
         firing: &[
@@ -393,7 +393,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         name: "a_load_balancer_never_comes",
         happens: |minute| {
             while_wrong(minute, |state, since| {
-                state.load_balancer_waits = Some(since)
+                state.load_balancer_waits = Some(since);
             })
         },
         firing: &[

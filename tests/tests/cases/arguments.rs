@@ -46,7 +46,7 @@ impl Arguments {
                 "--format" => arguments.terse = value()? == "terse",
                 // Ignored flags: the harness captures, colours and times nothing, and runs nothing in parallel.
                 "--test-threads" | "--color" | "--logfile" | "--shuffle-seed" | "-Z" => {
-                    drop(value()?)
+                    drop(value()?);
                 }
                 "--include-ignored"
                 | "--nocapture"

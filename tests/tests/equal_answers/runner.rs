@@ -198,7 +198,7 @@ impl Run<'_> {
                     self.created.push(format!("{path}/{name}"));
                 }
                 (&http::Method::PUT | &http::Method::PATCH, _) => {
-                    self.created.push(path.to_owned())
+                    self.created.push(path.to_owned());
                 }
                 _ => {}
             }

@@ -224,9 +224,9 @@ struct Count {
 impl Count {
     fn add(&mut self, good: bool) {
         if good {
-            self.passed += 1
+            self.passed += 1;
         } else {
-            self.failed += 1
+            self.failed += 1;
         }
     }
 

@@ -272,7 +272,6 @@ impl Cloud {
                 .find(|(_, answer)| answer.is_array())
                 .context("no list in the answer")?;
             let name = name.trim_end_matches("_links").to_owned();
-            let items = items;
             let items = answer.get(&name).unwrap_or(items);
             found.extend(items.as_array().into_iter().flatten().cloned());
             let links = answer

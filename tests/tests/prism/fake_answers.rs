@@ -37,13 +37,13 @@ pub(crate) async fn the_fake_speaks_as_the_document_says(scene: &Scene) -> Resul
     scene.fake.attach("worker-1", network);
     scene.fake.add_server("worker-2");
     scene.fake.change_server("worker-2", |server| {
-        (server.ipv4, server.ipv6) = (None, None)
+        (server.ipv4, server.ipv6) = (None, None);
     });
     scene.fake.add_robot_server(321, "bm-1");
     let certificate = scene.fake.add_certificate("mine").id;
     let day = |day: &str| format!("2026-{day}T00:00:00Z");
     scene.fake.change_type("lb31", |balancer_type| {
-        balancer_type.deprecation = Some((day("01-01"), day("12-31")))
+        balancer_type.deprecation = Some((day("01-01"), day("12-31")));
     });
     for list in [
         "/locations",

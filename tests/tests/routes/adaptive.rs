@@ -180,7 +180,7 @@ async fn route_of_a_node_without_an_address_waits_without_an_event() {
     let table = Table::new();
     let world = running(&table);
     world.put_with("worker-1", &["10.244.1.0/24"], &json!([]), |node| {
-        node["spec"]["providerID"] = json!("table://1")
+        node["spec"]["providerID"] = json!("table://1");
     });
     seconds(3600).await;
     assert_eq!(
@@ -270,7 +270,7 @@ async fn somebody_elses_condition_is_overwritten_without_a_list() {
     seconds(5).await;
     table.calls();
     world.change("worker-1", |node| {
-        node["status"]["conditions"][0]["reason"] = "CalicoIsUp".into()
+        node["status"]["conditions"][0]["reason"] = "CalicoIsUp".into();
     });
     seconds(11).await;
     assert_eq!(

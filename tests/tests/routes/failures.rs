@@ -80,7 +80,7 @@ async fn a_changed_node_is_tried_at_once() {
     seconds(1000).await;
     table.trouble("10.244.1.0/24", None);
     world.change("worker-1", |node| {
-        node["status"]["addresses"][0]["address"] = "10.0.0.2".into()
+        node["status"]["addresses"][0]["address"] = "10.0.0.2".into();
     });
     seconds(2).await;
     assert_eq!(world.condition("worker-1"), CREATED);

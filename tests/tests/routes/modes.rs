@@ -58,7 +58,7 @@ async fn events_drive_one_reconcile_each_ten_seconds() {
     seconds(100).await;
     assert_eq!(times(&table, "list"), [0], "no event, no reconcile");
     world.change("worker-1", |node| {
-        node["metadata"]["labels"] = serde_json::json!({"a": "b"})
+        node["metadata"]["labels"] = serde_json::json!({"a": "b"});
     });
     seconds(20).await;
     assert_eq!(

@@ -33,7 +33,7 @@ async fn an_address_that_changes_while_the_route_is_being_made_is_followed() {
     world.put("worker-1", "table://1", "10.0.0.1", &[RANGE]);
     seconds(5).await;
     world.change("worker-1", |node| {
-        node["status"]["addresses"][0]["address"] = "10.0.0.2".into()
+        node["status"]["addresses"][0]["address"] = "10.0.0.2".into();
     });
     seconds(22).await;
     assert_eq!(
@@ -81,11 +81,11 @@ async fn an_address_that_changes_back_while_the_old_route_is_being_deleted_is_no
     seconds(60).await;
     for _ in 0..3 {
         world.change("worker-1", |node| {
-            node["status"]["addresses"][0]["address"] = "10.0.0.2".into()
+            node["status"]["addresses"][0]["address"] = "10.0.0.2".into();
         });
         seconds(12).await;
         world.change("worker-1", |node| {
-            node["status"]["addresses"][0]["address"] = "10.0.0.1".into()
+            node["status"]["addresses"][0]["address"] = "10.0.0.1".into();
         });
         seconds(140).await;
         assert_eq!(table.hops(RANGE), ["10.0.0.1"]);

@@ -134,7 +134,7 @@ async fn a_steady_state_lists_every_five_minutes_and_changes_nothing() {
     for n in 0..360 {
         // Heartbeats cause no read.
         world.change("worker-7", |node| {
-            node["metadata"]["annotations"] = json!({"beat": n.to_string()})
+            node["metadata"]["annotations"] = json!({"beat": n.to_string()});
         });
         seconds(10).await;
     }
@@ -152,7 +152,7 @@ async fn a_changed_next_hop_is_replaced() {
     seconds(30).await;
     requests(&cloud);
     world.change("worker-1", |node| {
-        node["status"]["addresses"][0]["address"] = json!("10.9.9.9")
+        node["status"]["addresses"][0]["address"] = json!("10.9.9.9");
     });
     seconds(11).await;
     let next_hops: Vec<_> = cloud
@@ -218,7 +218,7 @@ async fn a_new_node_waits_for_its_initialisation_in_silence() {
     boot(&cloud, 2);
     let taint = json!([{"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}]);
     world.put_with("worker-2", &["10.244.2.0/24"], &json!([]), |node| {
-        node["spec"]["taints"] = taint
+        node["spec"]["taints"] = taint;
     });
     seconds(60).await;
     assert_eq!(
@@ -331,7 +331,7 @@ async fn routes_marked_by_name_stay_the_clusters_when_its_id_is_known() {
         "the range that its Node has no more"
     );
     world.change("worker-1", |node| {
-        node["status"]["addresses"][0]["address"] = json!("10.9.9.9")
+        node["status"]["addresses"][0]["address"] = json!("10.9.9.9");
     });
     seconds(30).await;
     assert_eq!(
@@ -365,7 +365,7 @@ async fn routes_marked_by_id_are_kept_and_kept_right_while_the_id_is_unknown() {
     seconds(700).await;
     assert_eq!((requests(&cloud).0, world.writes()), (0, writes));
     world.change("worker-1", |node| {
-        node["status"]["addresses"][0]["address"] = json!("10.9.9.9")
+        node["status"]["addresses"][0]["address"] = json!("10.9.9.9");
     });
     world.api.remove("nodes", None, "worker-2");
     seconds(700).await;

@@ -77,7 +77,7 @@ async fn condition_follows_the_latest_cause_and_costs_a_write_a_minute() {
             "web",
             "ensure",
             Behaviour::Fails(Error::other(text.to_owned())),
-        )
+        );
     };
     fails("POST /lbs answered 500");
     world.create("web").await;

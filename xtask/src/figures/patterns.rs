@@ -108,7 +108,7 @@ pub(super) fn names_without_a_noun(stream: TokenStream) -> Vec<String> {
     for tree in stream {
         match tree {
             TokenTree::Ident(name) if NAMES_WITHOUT_A_NOUN.iter().any(|bad| name == bad) => {
-                found.push(name.to_string())
+                found.push(name.to_string());
             }
             TokenTree::Group(group) => found.extend(names_without_a_noun(group.stream())),
             _ => {}

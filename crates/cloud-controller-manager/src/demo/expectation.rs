@@ -110,7 +110,7 @@ pub(super) fn judge(
                 return (expectation.text(), ExpectationVerdict::Broken(seen));
             }
             verdict @ ExpectationVerdict::Waiting { .. } => {
-                _ = waiting.get_or_insert((expectation.text(), verdict))
+                _ = waiting.get_or_insert((expectation.text(), verdict));
             }
         }
     }

@@ -142,7 +142,7 @@ impl Kubelets {
                 }
             }
             Err(error) if is_already_exists(&error) => {
-                _ = self.state().registered.insert(name, false)
+                _ = self.state().registered.insert(name, false);
             }
             Err(error) => self.note(&name, &error),
         }

@@ -69,7 +69,7 @@ pub(super) async fn run<S: Harness, W: Write>(
     let mut result = Ok(());
     for step in scenario {
         let outcome = run_step(harness, step, |progress| {
-            timeline.progress(started.elapsed(), step, progress)
+            timeline.progress(started.elapsed(), step, progress);
         })
         .await;
         timeline.step(started.elapsed(), step, &outcome);
@@ -231,7 +231,7 @@ mod tests {
         let mut harness = script(9);
         let mut reported = Vec::new();
         let outcome = run_step(&mut harness, &step(3), |progress| {
-            reported.push(progress.done)
+            reported.push(progress.done);
         })
         .await;
         assert_eq!(

@@ -191,10 +191,10 @@ mod tests {
         for action in scenario(5, 3).into_iter().flat_map(|step| step.actions) {
             match action {
                 Action::StartControllers => {
-                    assert!(!std::mem::replace(&mut running, true), "started twice")
+                    assert!(!std::mem::replace(&mut running, true), "started twice");
                 }
                 Action::KillControllers => {
-                    assert!(std::mem::replace(&mut running, false), "killed twice")
+                    assert!(std::mem::replace(&mut running, false), "killed twice");
                 }
                 _ => {}
             }

@@ -147,9 +147,9 @@ impl<W: Write> Timeline<W> {
     /// Writes a line for people, or `object` for programs.
     pub(super) fn announce(&mut self, text: &str, object: &serde_json::Value) {
         if self.style.json {
-            self.line(&object.to_string())
+            self.line(&object.to_string());
         } else {
-            self.write_line(text)
+            self.write_line(text);
         }
     }
 

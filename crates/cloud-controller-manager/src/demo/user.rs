@@ -57,7 +57,7 @@ impl User {
     /// The API server's error, with the name of the Service.
     pub(super) async fn change_type(&self, name: &str, kind: &str) -> Result<(), String> {
         self.edit(name, |service| {
-            service.spec.get_or_insert_default().type_ = Some(kind.to_owned())
+            service.spec.get_or_insert_default().type_ = Some(kind.to_owned());
         })
         .await
     }

@@ -122,7 +122,7 @@ impl NodeLifecycleController {
                 Triage::LookUp
                     if !is_ours_to_judge(&self.options, &*self.context.provider, node) =>
                 {
-                    skipped += 1
+                    skipped += 1;
                 }
                 Triage::LookUp => to_look_up.push(Arc::clone(node)),
             }
@@ -132,7 +132,7 @@ impl NodeLifecycleController {
         let count =
             |written: bool| _ = failures.fetch_add(usize::from(!written), Ordering::Relaxed);
         parallel_for(untaint, writers, shutdown, |node| async move {
-            count(self.untaint(&node).await)
+            count(self.untaint(&node).await);
         })
         .await;
         let answers = self
@@ -160,7 +160,7 @@ impl NodeLifecycleController {
         self.note_unanswered(&unanswered);
         self.metrics.unanswered(unanswered.len());
         parallel_for(taint, writers, shutdown, |node| async move {
-            count(self.taint(&node).await)
+            count(self.taint(&node).await);
         })
         .await;
         let suspects: Vec<Arc<Node>> = gone
@@ -182,7 +182,7 @@ impl NodeLifecycleController {
         }
         let confirmed = self.confirm_deletions(&nodes, &seen, suspects).await;
         parallel_for(confirmed, writers, shutdown, |node| async move {
-            count(self.delete(&node).await)
+            count(self.delete(&node).await);
         })
         .await;
         Some(unanswered.is_empty() && failures.into_inner() == 0)

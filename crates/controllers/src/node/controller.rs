@@ -192,7 +192,7 @@ impl NodeController {
                 None => finished(key, Ok(())),
                 Some(node) if self.is_left_alone(&node) => finished(key, Ok(())),
                 Some(node) if node.is_uninitialized() || self.is_to_be_adopted(&node) => {
-                    waiting.push((key, node))
+                    waiting.push((key, node));
                 }
                 Some(node) => {
                     self.report_identity(&node);

@@ -201,7 +201,7 @@ impl RouteController {
             match self.delete(deletion, shutdown).await {
                 Ok(()) => has_changed = true,
                 Err(error) => {
-                    refused.push((format!("deleting the route {}", deletion.route.name), error))
+                    refused.push((format!("deleting the route {}", deletion.route.name), error));
                 }
             }
         }

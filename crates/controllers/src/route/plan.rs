@@ -247,7 +247,7 @@ pub fn plan(
                 Decision::Keep | Decision::Refused => {}
                 Decision::Wait => _ = waiting.insert(destination.clone()),
                 Decision::Add | Decision::Update => {
-                    plan.creates.push(creation(node, cidr, destination.clone()))
+                    plan.creates.push(creation(node, cidr, destination.clone()));
                 }
             }
             record.decisions.insert(destination, decision);

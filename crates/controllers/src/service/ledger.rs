@@ -66,7 +66,7 @@ impl Entry {
         for (key, ours) in &self.annotations {
             match (ours, now.and_then(|now| now.get(*key))) {
                 (Some(ours), Some(now)) if ours == now => {
-                    _ = before.insert((*key).to_owned(), ours.clone())
+                    _ = before.insert((*key).to_owned(), ours.clone());
                 }
                 (None, None) => _ = before.remove(*key),
                 _ => {}
@@ -208,7 +208,7 @@ impl Ledger {
     pub(super) fn remember_failed(&self, key: &str, failed: bool) -> bool {
         let mut before = false;
         self.change(key, |entry| {
-            before = std::mem::replace(&mut entry.failed, failed)
+            before = std::mem::replace(&mut entry.failed, failed);
         });
         before
     }

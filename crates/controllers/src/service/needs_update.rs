@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn service_that_loses_its_addresses_needs_a_sync() {
         let shows = |s: &mut Value| {
-            s["status"] = json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}})
+            s["status"] = json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}});
         };
         let empty = |s: &mut Value| s["status"] = json!({"loadBalancer": {"ingress": []}});
         let needs = |old: &Service, new: &Service| needs_sync(old, new, &ServiceOptions::default());

@@ -171,7 +171,7 @@ impl ServiceController {
             Ok(false) => return Ok(()),
             Ok(true) => {}
             Err(error) => {
-                tracing::warn!(service = key, %error, "failed to check whether the load balancer exists")
+                tracing::warn!(service = key, %error, "failed to check whether the load balancer exists");
             }
         }
         if !self.cloud.is_stopping() {

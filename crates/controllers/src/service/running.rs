@@ -315,7 +315,7 @@ impl RunningController {
         }
         match self.controller.drift_pause(false) {
             Some(pause) if self.controller.ledger.service(&key).is_some() => {
-                claim.retry_after(pause)
+                claim.retry_after(pause);
             }
             _ => claim.succeed(),
         }

@@ -59,7 +59,7 @@ impl ServiceController {
     async fn settle_one(&self, key: &str, service: &Service, permit: &WorkerPermit) {
         match self.read(key, service).await {
             Ok(Some(fresh)) if fresh.metadata.uid == service.metadata.uid => {
-                self.vanished.found(key, service)
+                self.vanished.found(key, service);
             }
             Ok(_) => {
                 let (may_delete, step) = self.vanished.not_found(key, service);

@@ -463,7 +463,7 @@ mod tests {
                         .names()
                         .collect::<Vec<_>>()
                         .join(" "),
-                )
+                );
             };
             look();
             cache.insert(with("b", "2", True));

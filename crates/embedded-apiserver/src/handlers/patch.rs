@@ -96,7 +96,7 @@ fn patched(
     match format {
         Format::Json => formats::json::apply(&mut object, call.body)?,
         Format::Merge => {
-            formats::merge::apply(&mut object, patch_value(call, "error decoding patch: ")?)
+            formats::merge::apply(&mut object, patch_value(call, "error decoding patch: ")?);
         }
         Format::Strategic => {
             formats::strategic::apply(&mut object, patch_value(call, "")?, &ty)

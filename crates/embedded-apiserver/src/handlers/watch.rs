@@ -248,7 +248,7 @@ impl Watcher {
             (false, true) => self.queue("ADDED", &event.object),
             (true, true) => self.queue("MODIFIED", &event.object),
             (true, false) if event.change == Change::Deleted => {
-                self.queue("DELETED", &event.object)
+                self.queue("DELETED", &event.object);
             }
             (true, false) => {
                 let Some(previous) = &event.previous else {

@@ -90,7 +90,7 @@ impl Record {
         };
         match (name, value) {
             ("message", Value::Text(text) | Value::Bare(text) | Value::Quoted(text)) => {
-                self.message = text
+                self.message = text;
             }
             // The location of the caller for whom another function logs.
             ("log.file", Value::Text(text)) => self.file = text,

@@ -488,9 +488,9 @@ fn a_panic_is_one_error_with_its_place() {
     // Other tests of this process keep their panic report.
     std::panic::set_hook(Box::new(move |info| {
         if std::thread::current().id() == own {
-            panics::log_panic(info)
+            panics::log_panic(info);
         } else {
-            standard(info)
+            standard(info);
         }
     }));
     let line = line!() + 2;

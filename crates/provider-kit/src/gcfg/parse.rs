@@ -100,7 +100,7 @@ pub fn parse(text: &str) -> (Vec<Section>, Vec<Mistake>) {
                         sub,
                         line,
                         entries: Vec::new(),
-                    })
+                    });
                 })
             }
             first if first.is_alphabetic() => {

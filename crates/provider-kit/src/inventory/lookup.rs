@@ -289,7 +289,7 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
                 self.read_one_by_one(doubtful).await;
             }
             ListResult::Partial { reason, .. } if open.len() >= self.inventory.pages() => {
-                self.fail(&open, reason)
+                self.fail(&open, reason);
             }
             ListResult::Partial { .. } => self.read_one_by_one(open).await,
         }

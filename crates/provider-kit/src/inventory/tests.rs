@@ -452,7 +452,7 @@ async fn machine_that_a_young_snapshot_lacks_is_read_from_the_cloud() {
             id: "i-1000".into(),
             name: "worker-1000".into(),
             is_stopped: false,
-        })
+        });
     });
     let answers = inventory
         .lookup(&joining([3, 1000]), LookupRequest::METADATA)
@@ -518,7 +518,7 @@ async fn machine_listed_during_its_creation_is_read_again() {
             id: "half-made".into(),
             name: "late".into(),
             is_stopped: false,
-        })
+        });
     });
     let by_name = Arc::new(Node {
         name: "late".into(),

@@ -255,10 +255,10 @@ impl OwnershipResult {
                 // A load balancer of another kind has a name of its own, and is never what a Service gets.
                 _ if actual.kind != identity.kind && is_requested != Some(true) => {}
                 Claim::Orphaned | Claim::Named if is_requested == Some(true) => {
-                    result.requested = Some(Ok(actual))
+                    result.requested = Some(Ok(actual));
                 }
                 Claim::Foreign(err) if is_requested == Some(true) => {
-                    result.requested = Some(Err(err))
+                    result.requested = Some(Err(err));
                 }
                 Claim::Orphaned => result.orphaned = Some(actual),
                 Claim::Named => result.named = Some(actual),
@@ -641,13 +641,13 @@ fn shown_by_another(
     shows.or_else(named).map(|(service, _)| full_name(service))
 }
 
-/// Returns the Service for which `is_it` holds. A cache that does not even contain the Service at hand proves nothing.
+/// Returns the Service for which `is_wanted` holds. A cache that does not even contain the Service at hand proves nothing.
 fn owner(
     identity: &Identity<'_>,
     services: &[Arc<Service>],
-    is_this_Service: impl Fn(&Service) -> bool,
+    is_wanted: impl Fn(&Service) -> bool,
 ) -> Owner {
-    if let Some(owner) = services.iter().find(|service| is_this_Service(service)) {
+    if let Some(owner) = services.iter().find(|service| is_wanted(service)) {
         return Owner::Alive(full_name(owner));
     }
     let knows_us = services

@@ -336,14 +336,14 @@ impl Operation {
         }
     }
 
-    /// Returns `true` if the operation changes a resource for which `is_it` holds in place.
-    pub fn updates(&self, is_this_ResourceKey: impl Fn(&ResourceKey) -> bool) -> bool {
-        matches!(self, Self::Update { resource, .. } if is_this_ResourceKey(resource))
+    /// Returns `true` if the operation changes a resource for which `is_wanted` holds in place.
+    pub fn updates(&self, is_wanted: impl Fn(&ResourceKey) -> bool) -> bool {
+        matches!(self, Self::Update { resource, .. } if is_wanted(resource))
     }
 
-    /// Returns `true` if the operation deletes a resource for which `is_it` holds.
-    pub fn deletes(&self, is_this_ResourceKey: impl Fn(&ResourceKey) -> bool) -> bool {
-        matches!(self, Self::Delete { resource } if is_this_ResourceKey(resource))
+    /// Returns `true` if the operation deletes a resource for which `is_wanted` holds.
+    pub fn deletes(&self, is_wanted: impl Fn(&ResourceKey) -> bool) -> bool {
+        matches!(self, Self::Delete { resource } if is_wanted(resource))
     }
 
     fn made(&self) -> Option<&ResourceKey> {

@@ -248,7 +248,7 @@ impl Run<'_> {
             (Step::Done(_, after) | Step::PlanAgain(after), Some(before))
                 if after.id == before.id =>
             {
-                cache.settle(uid)
+                cache.settle(uid);
             }
             (_, before) => {
                 before.iter().for_each(|before| cache.forget(&before.id));

@@ -258,7 +258,7 @@ impl Source {
                 loaded.generation += 1;
             }
             Err(err) => {
-                tracing::warn!(%err, "cannot reload credential; the current one stays in use")
+                tracing::warn!(%err, "cannot reload credential; the current one stays in use");
             }
         }
     }

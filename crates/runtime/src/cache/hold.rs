@@ -103,7 +103,7 @@ impl Hold {
             let since = before.get(&key).copied();
             match since {
                 Some(since) if now.duration_since(since) >= options.delay => {
-                    decision.confirmed.push(key)
+                    decision.confirmed.push(key);
                 }
                 Some(since) if is_held => _ = self.since.insert(key, since),
                 None if is_held && !options.delay.is_zero() => {

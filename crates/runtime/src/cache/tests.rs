@@ -424,7 +424,7 @@ fn a_cache_can_be_filled_by_hand() {
 fn a_subscriber_that_panics_disturbs_nobody() {
     let cache = Cache::<Node>::new();
     cache.subscribe(Resync::never(), |event| {
-        assert!(*event.object().name != *"b", "unlucky")
+        assert!(*event.object().name != *"b", "unlucky");
     });
     let heard = listen(&cache, Resync::never());
     ["a", "b", "c"]

@@ -213,7 +213,7 @@ impl Running {
                 "another candidate wrote the lease first"
             ),
             Err(error) => {
-                tracing::error!(lock = self.elector.config.lock(), error = %api_error(error), "{text}")
+                tracing::error!(lock = self.elector.config.lock(), error = %api_error(error), "{text}");
             }
         }
         answer.map_err(|error| failure(&error))
@@ -256,7 +256,7 @@ impl Running {
         }
         match outcome {
             ElectionOutcome::Lost(reason) => {
-                tracing::error!(lock = config.lock(), reason, "{}", self.elector.title)
+                tracing::error!(lock = config.lock(), reason, "{}", self.elector.title);
             }
             ElectionOutcome::Released => tracing::info!(lock = config.lock(), "Released the lease"),
             ElectionOutcome::Stopped if self.leads && config.release_on_stop => {

@@ -325,7 +325,7 @@ impl Simulation {
             (Fault::KillLeader, Some(who)) => self.kill(who),
             (Fault::Kill(who), _) => self.kill(valid(who)),
             (Fault::StopLeader, Some(who)) if now >= self.electors[who].frozen_until => {
-                self.step(who, Input::Stop)
+                self.step(who, Input::Stop);
             }
             (Fault::Outage(time), _) => self.network.begin_outage(now + time),
             (Fault::Partition(who, time), _) => {

@@ -85,7 +85,7 @@ impl Authentication {
                 refusal = Some(Refusal {
                     problem,
                     result: AuthenticationResult::Failure,
-                })
+                });
             }
         }
         if let (Some(tokens), Some(token)) = (&self.tokens, bearer(headers)) {

@@ -254,7 +254,7 @@ fn change(world: &mut World, action: &str, body: &Value) -> Answer {
         "EnableLoadBalancerIpv6Internet" => entry["Ipv6AddressType"] = "Internet".into(),
         "DisableLoadBalancerIpv6Internet" => entry["Ipv6AddressType"] = "Intranet".into(),
         "AttachCommonBandwidthPackageToLoadBalancer" => {
-            entry["BandwidthPackageId"] = body["BandwidthPackageId"].clone()
+            entry["BandwidthPackageId"] = body["BandwidthPackageId"].clone();
         }
         "DetachCommonBandwidthPackageFromLoadBalancer" => entry["BandwidthPackageId"] = Value::Null,
         _ => return refuse("InvalidAction.NotFound", action),

@@ -286,7 +286,7 @@ fn group(world: &mut World, action: &str, body: &Value) -> Answer {
                 all.extend(new);
             }
             "RemoveVServerGroupBackendServers" => {
-                all.retain(|object| !new.iter().any(|new| is_server(object, new)))
+                all.retain(|object| !new.iter().any(|new| is_server(object, new)));
             }
             "ModifyVServerGroupBackendServers" => {
                 all.retain(|object| !old.iter().any(|old| is_server(object, old)));
@@ -368,7 +368,7 @@ fn domain(world: &mut World, action: &str, body: &Value) -> Answer {
             match action {
                 "SetDomainExtensionAttribute" => merge(entry, &only(body, "ServerCertificateId")),
                 "DeleteDomainExtension" => {
-                    drop(world.remove("domain", |domain| domain["DomainExtensionId"] == id))
+                    world.remove("domain", |domain| domain["DomainExtensionId"] == id);
                 }
                 _ => return refuse("InvalidAction.NotFound", action),
             }

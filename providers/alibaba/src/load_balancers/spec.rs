@@ -336,7 +336,7 @@ fn balancer(is_network: bool, config: &Config, annotations: &mut Annotations<'_>
         fields.for_each(|all| {
             all.retain(|name, _| {
                 is_public || !["InternetChargeType", "Bandwidth"].contains(&&**name)
-            })
+            });
         });
         if all["InternetChargeType"] != "paybybandwidth" {
             all.as_object_mut()

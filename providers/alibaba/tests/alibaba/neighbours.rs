@@ -65,7 +65,7 @@ async fn backend_that_a_user_added_to_a_server_group_stays_and_is_reported() {
         with_servers(&harness, is_network, |all| all.push(database(is_network)));
         // A backend that the Service needs, under another name.
         with_servers(&harness, is_network, |all| {
-            all[0]["Description"] = "mine, too".into()
+            all[0]["Description"] = "mine, too".into();
         });
         events(&harness);
         harness.changes();
@@ -103,7 +103,7 @@ async fn backend_without_a_description_at_the_port_of_its_group_follows_the_node
         .unwrap();
     with_servers(&harness, false, |all| {
         all.iter_mut()
-            .for_each(|object| object["Description"] = "".into())
+            .for_each(|object| object["Description"] = "".into());
     });
     harness.cluster.remove_node("worker-2");
     harness

@@ -46,13 +46,13 @@ async fn main() -> std::io::Result<()> {
                         .iter_mut()
                         .filter(|object| object["privateDnsName"] == name);
                     instances.for_each(|instance| {
-                        instance["instanceState"] = json!({"code": 48, "name": "terminated"})
+                        instance["instanceState"] = json!({"code": 48, "name": "terminated"});
                     });
                 }
                 "rules" => cloud.rules = name.parse().unwrap_or(cloud.rules),
                 "page" => cloud.page = name.parse().unwrap_or(cloud.page),
                 "limits" => {
-                    cloud.limits = name.parse().map_or(cloud.limits, |number| [(number, 1); 2])
+                    cloud.limits = name.parse().map_or(cloud.limits, |number| [(number, 1); 2]);
                 }
                 "dump" => {
                     return Some(

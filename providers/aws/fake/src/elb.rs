@@ -101,7 +101,7 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
             });
         }
         "SetLoadBalancerPoliciesForBackendServer" | "SetLoadBalancerPoliciesOfListener" => {
-            set_policies(world, body)?
+            set_policies(world, body)?;
         }
         _ => return Err(Refused::new(404, "InvalidAction", action)),
     }

@@ -28,7 +28,7 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
         "ModifyListener" => return modify_listener(world, body),
         "DeleteLoadBalancer" | "DeleteTargetGroup" | "DeleteListener" => delete(world, kind, body)?,
         "RegisterTargets" | "DeregisterTargets" => {
-            set_targets(world, body, action.starts_with('R'))?
+            set_targets(world, body, action.starts_with('R'))?;
         }
         "DescribeLoadBalancerAttributes" | "DescribeTargetGroupAttributes" => {
             return Ok(json!({"Attributes": of(world, kind, body)?["_attributes"]}));
@@ -89,17 +89,17 @@ pub(crate) fn answer(world: &mut World, action: &str, body: &Value) -> Answer {
         "DescribeTags" => {
             let mut shown = Vec::new();
             each_tagged(world, body, |arn, tags| {
-                shown.push(json!({"ResourceArn": arn, "Tags": tags}))
+                shown.push(json!({"ResourceArn": arn, "Tags": tags}));
             })?;
             return Ok(json!({"TagDescriptions": shown}));
         }
         "AddTags" => each_tagged(world, body, |_, tags| {
-            tag(tags, ["Key", "Value"], &body["Tags"])
+            tag(tags, ["Key", "Value"], &body["Tags"]);
         })?,
         "RemoveTags" => {
             let is_gone = |object: &Value| array(&body["TagKeys"]).any(|key| *key == object["Key"]);
             each_tagged(world, body, |_, tags| {
-                retain(tags, |object| !is_gone(object))
+                retain(tags, |object| !is_gone(object));
             })?;
         }
         _ => return Err(Refused::new(404, "InvalidAction", action)),

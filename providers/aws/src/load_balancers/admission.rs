@@ -246,10 +246,8 @@ impl ElasticLoadBalancers {
         );
         match node {
             Some(node) => {
-                drop(
-                    self.deduplicator
-                        .warn(true, EventSubject::Node(node), "TargetRefused", &text),
-                )
+                self.deduplicator
+                    .warn(true, EventSubject::Node(node), "TargetRefused", &text);
             }
             None => tracing::warn!("{text}"),
         }

@@ -262,7 +262,7 @@ pub(super) fn node_rules(balancer: &str, spec: &Spec, subnets: &[IpNet]) -> Vec<
             .iter()
             .flat_map(|protocol| spec.ranges.iter().map(move |from| (protocol, from)));
         clients.for_each(|(protocol, from)| {
-            add(&mut rules, ingress(protocol, pool.port, from), CLIENT)
+            add(&mut rules, ingress(protocol, pool.port, from), CLIENT);
         });
         let checked = pool.health_check_port.parse().unwrap_or(pool.port);
         if !(allows_all(&spec.ranges) && protocols.contains(&Protocol::Tcp) && checked == pool.port)

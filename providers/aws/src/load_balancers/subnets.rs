@@ -89,10 +89,10 @@ pub(super) async fn read(api: &Api) -> Result<Vec<Subnet>> {
     );
     let (mut subnets, tables, zones) = futures::try_join!(subnets, tables, api.zones.list())?;
     for subnet in &mut subnets {
-        let uses = |is_this_TableUse: &dyn Fn(&TableUse) -> bool| {
+        let uses = |is_wanted: &dyn Fn(&TableUse) -> bool| {
             tables
                 .iter()
-                .find(|table| table.association_set.iter().any(is_this_TableUse))
+                .find(|table| table.association_set.iter().any(is_wanted))
         };
         let table = uses(&|usage| usage.subnet_id == subnet.subnet_id)
             .or_else(|| uses(&|usage| usage.main));

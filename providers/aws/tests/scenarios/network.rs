@@ -246,7 +246,7 @@ async fn stopped_instance_keeps_no_other_one_and_no_listener_out() {
     );
     // After its start, the instance is a target with the next sync, of targets as well.
     harness.change_instances(|instance| {
-        instance["instanceState"] = json!({"code": 16, "name": "running"})
+        instance["instanceState"] = json!({"code": 16, "name": "running"});
     });
     harness
         .update_targets(&provider, &service("a", "type=nlb", &ports))

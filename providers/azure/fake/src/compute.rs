@@ -139,7 +139,7 @@ impl Azure {
     pub fn set_power(&mut self, name: &str, is_off: bool) {
         for id in self.ids(name) {
             self.edit(&id, |object| {
-                object["properties"]["instanceView"] = view(is_off)
+                object["properties"]["instanceView"] = view(is_off);
             });
         }
     }

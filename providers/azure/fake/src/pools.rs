@@ -101,7 +101,7 @@ pub(crate) fn migrate(cloud: &mut Azure, request: &ApiRequest) -> Answer {
                 .flatten()
                 .filter(|object| object["name"] == *name);
             its.for_each(|object| {
-                object["properties"]["loadBalancerBackendAddresses"] = addresses.clone().into()
+                object["properties"]["loadBalancerBackendAddresses"] = addresses.clone().into();
             });
         });
     }

@@ -48,10 +48,10 @@ impl AzureLoadBalancers {
             old_key.clone()
         };
         let moves = graph_before.balancer_attributes().is_some() && key != old_key;
-        let touches = |is_this_ResourceKey: &dyn Fn(&ResourceKey) -> bool| {
+        let touches = |is_wanted: &dyn Fn(&ResourceKey) -> bool| {
             operations
                 .iter()
-                .any(|operation| operation.resource().is_some_and(is_this_ResourceKey))
+                .any(|operation| operation.resource().is_some_and(is_wanted))
         };
         let is_address = |resource: &ResourceKey| resource.is_of_kind(address::KIND);
         let is_tagged = operations.contains(&Operation::Tag);
@@ -449,14 +449,11 @@ impl AzureLoadBalancers {
     }
 }
 
-/// Returns `true` if the operations create a resource for which `is_it` holds.
-fn created_by(
-    operations: &[Operation],
-    is_this_ResourceKey: impl Fn(&ResourceKey) -> bool,
-) -> bool {
-    operations
-        .iter()
-        .any(|operation| matches!(operation, Operation::Create { resource, .. } if is_this_ResourceKey(resource)))
+/// Returns `true` if the operations create a resource for which `is_wanted` holds.
+fn created_by(operations: &[Operation], is_wanted: impl Fn(&ResourceKey) -> bool) -> bool {
+    operations.iter().any(
+        |operation| matches!(operation, Operation::Create { resource, .. } if is_wanted(resource)),
+    )
 }
 
 /// Returns the targets that join and leave each pool.

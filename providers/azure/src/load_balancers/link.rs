@@ -375,7 +375,7 @@ impl AzureLoadBalancers {
     pub(super) async fn delete_links(
         &self,
         service: &Service,
-        is_its_Value: impl Fn(&Value) -> bool,
+        is_wanted: impl Fn(&Value) -> bool,
     ) -> Result<()> {
         let group = self.link_group(Some(service));
         for link in self
@@ -383,7 +383,7 @@ impl AzureLoadBalancers {
             .all(&PRIVATE_LINKS, &group)
             .await?
             .iter()
-            .filter(|object| is_its_Value(object) && self.made_link(object))
+            .filter(|object| is_wanted(object) && self.made_link(object))
         {
             let name = text(link, "/name");
             for connection in items(link, "privateEndpointConnections") {

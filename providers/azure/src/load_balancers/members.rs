@@ -119,7 +119,7 @@ async fn write(arm: &Arm, pool: &str, join: &Targets, leave: &Targets) -> Result
         for ((target, joins), outcome) in some.iter().zip(outcomes) {
             match outcome {
                 Err(error) if *joins && error.is_invalid() => {
-                    drop(refused.insert((*target).to_owned(), error))
+                    drop(refused.insert((*target).to_owned(), error));
                 }
                 outcome => failed = failed.or(outcome.map_err(|error| about(error, target)).err()),
             }

@@ -691,7 +691,7 @@ async fn private_link_service_follows_its_annotations_and_goes_before_its_fronte
     );
     assert_eq!(list(&shown()["properties"]["ipConfigurations"]).count(), 1);
     harness.fake.lock().edit(&link, |object| {
-        object["properties"]["privateEndpointConnections"] = json!([{"name": "theirs"}])
+        object["properties"]["privateEndpointConnections"] = json!([{"name": "theirs"}]);
     });
     // Without the annotation, the private link service is found when Azure refuses to remove its frontend.
     for annotations in [&[INTERNAL, create][..], &[INTERNAL]] {

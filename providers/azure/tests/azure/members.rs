@@ -138,7 +138,7 @@ async fn basic_load_balancer_has_the_machines_of_the_primary_set() {
     let machine = harness.fake.lock().ids("worker-1").remove(0);
     let set = id("Microsoft.Compute/availabilitySets", "FIRST");
     harness.fake.lock().edit(&machine, |object| {
-        object["properties"]["availabilitySet"] = json!({ "id": set })
+        object["properties"]["availabilitySet"] = json!({ "id": set });
     });
     let provider = harness.started().await;
     let web = service(

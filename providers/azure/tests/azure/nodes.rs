@@ -366,7 +366,7 @@ async fn node_gets_a_pod_range_of_the_length_in_the_tag_of_its_set() {
             harness.fake.lock().insert(&set, tags);
             let machine = harness.fake.lock().ids("worker-2").remove(0);
             harness.fake.lock().edit(&machine, |object| {
-                object["properties"]["availabilitySet"] = json!({ "id": set })
+                object["properties"]["availabilitySet"] = json!({ "id": set });
             });
         }
         let flags = Environment::of([

@@ -91,7 +91,7 @@ async fn unknown_fields_and_elements_of_others_are_written_back_unchanged() {
         .fake
         .lock()
         .edit(&id(BALANCERS, "kubernetes"), |kubernetes| {
-            kubernetes["properties"]["mystery"] = json!({"a": [1, 2]})
+            kubernetes["properties"]["mystery"] = json!({"a": [1, 2]});
         });
     let provider = harness.started().await;
     let web = service("web", &[80], &[], &Value::Null);
@@ -320,7 +320,7 @@ async fn load_balancer_of_another_cluster_is_left_alone() {
         .fake
         .lock()
         .edit(&id(BALANCERS, "kubernetes"), |kubernetes| {
-            kubernetes["tags"] = json!({"ccm-rs-cluster": "other"})
+            kubernetes["tags"] = json!({"ccm-rs-cluster": "other"});
         });
     let before = harness.balancer("kubernetes");
     let provider = harness.started().await;

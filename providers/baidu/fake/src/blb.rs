@@ -404,7 +404,7 @@ fn set_backends(cloud: &mut Baidu, request: &ApiRequest, is_new: bool) -> Answer
         {
             Some(there) => there["weight"] = backend["weight"].clone(),
             None if is_new => {
-                all.push(json!({"instanceId": backend["instanceId"], "weight": backend["weight"]}))
+                all.push(json!({"instanceId": backend["instanceId"], "weight": backend["weight"]}));
             }
             None => return Err(not_found("backend")),
         }

@@ -32,7 +32,7 @@ pub(crate) fn add_resources(model: &mut Model, request: &ApiRequest) -> Answer {
 
 pub(crate) fn remove_resources(model: &mut Model, request: &ApiRequest) -> Answer {
     change_resources(model, request, |tags, tag| {
-        tags.retain(|other_tag| other_tag != tag)
+        tags.retain(|other_tag| other_tag != tag);
     })
 }
 

@@ -26,7 +26,7 @@ fn add(harness: &Harness, droplets: &Value) -> String {
     harness
         .fake
         .change_load_balancer("by-hand", |load_balancer| {
-            load_balancer["droplet_ids"] = droplets.clone()
+            load_balancer["droplet_ids"] = droplets.clone();
         });
     id
 }
@@ -112,7 +112,7 @@ async fn required_tag_decides_who_is_adopted() {
             harness
                 .fake
                 .change_load_balancer("by-hand", |load_balancer| {
-                    load_balancer["tags"] = json!([tag])
+                    load_balancer["tags"] = json!([tag]);
                 });
             let before = harness.load_balancer();
             let mut service = naming(&id)[by_name].clone();
@@ -239,7 +239,7 @@ async fn load_balancer_with_the_required_tag_is_not_deleted_although_its_other_t
     harness
         .fake
         .change_load_balancer("by-hand", |load_balancer| {
-            load_balancer["tags"] = json!([TAG])
+            load_balancer["tags"] = json!([TAG]);
         });
     let [mut service, _] = naming(&id);
     let provider = harness.started().await;
@@ -247,7 +247,7 @@ async fn load_balancer_with_the_required_tag_is_not_deleted_although_its_other_t
     harness
         .fake
         .change_load_balancer("by-hand", |load_balancer| {
-            load_balancer["tags"] = json!([TAG])
+            load_balancer["tags"] = json!([TAG]);
         });
     let provider = harness.started().await;
     harness.delete(&provider, &service).await.unwrap();

@@ -43,7 +43,7 @@ async fn a_node_has_the_addresses_type_and_region_of_its_droplet() {
     let droplet = harness
         .fake
         .change_droplet("worker-1", |droplet| {
-            droplet.private_v4.insert(0, "10.19.0.5".parse().unwrap())
+            droplet.private_v4.insert(0, "10.19.0.5".parse().unwrap());
         })
         .unwrap();
     for (name, id) in [
@@ -154,10 +154,10 @@ async fn node_named_by_its_private_address_is_the_droplet_in_the_vpc_of_the_clus
         let ours = harness.fake.droplet("worker-1").unwrap();
         // The other droplet comes first in the list.
         harness.fake.change_droplet("worker-1", |droplet| {
-            (droplet.vpc_uuid, droplet.region) = (vpc.to_owned(), region.to_owned())
+            (droplet.vpc_uuid, droplet.region) = (vpc.to_owned(), region.to_owned());
         });
         harness.fake.change_droplet("worker-2", |droplet| {
-            droplet.private_v4.clone_from(&ours.private_v4)
+            droplet.private_v4.clone_from(&ours.private_v4);
         });
         let outcome = look_up(&harness, name, "").await;
         match outcome {

@@ -42,10 +42,11 @@ async fn main() -> std::io::Result<()> {
             match command {
                 "delete" => cloud.remove_instance(name),
                 "stop" => {
-                    cloud.change_instance(name, |instance| instance["status"] = "TERMINATED".into())
+                    cloud
+                        .change_instance(name, |instance| instance["status"] = "TERMINATED".into());
                 }
                 "load" => {
-                    cloud.objects = serde_json::from_value(console::read(name)).unwrap_or_default()
+                    cloud.objects = serde_json::from_value(console::read(name)).unwrap_or_default();
                 }
                 "dump" => return Some(json!(cloud.objects)),
                 _ => return None,

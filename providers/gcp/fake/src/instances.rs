@@ -51,7 +51,7 @@ impl Gcp {
         for object in self.objects.values_mut() {
             for key in ["instances", "members"] {
                 object[key].as_array_mut().into_iter().for_each(|all| {
-                    all.retain(|object| object.as_str().is_none_or(|url| !url.ends_with(&end)))
+                    all.retain(|object| object.as_str().is_none_or(|url| !url.ends_with(&end)));
                 });
             }
             if let Some(fields) = object.as_object_mut() {

@@ -505,7 +505,7 @@ impl Session<'_> {
             _ if self.names.is_shared(&name) => self.delete_shared(resource, kind, &name).await?,
             FIREWALL => {
                 self.firewall(Method::DELETE, &name, &Attributes::default())
-                    .await?
+                    .await?;
             }
             _ => self.delete_object(kind, &name).await?,
         }
@@ -560,7 +560,7 @@ impl Session<'_> {
         };
         match outcome {
             Err(error) if is_in_use(&error) => {
-                self.is_kept |= matches!(kind, CHECK | REGION_CHECK | HTTP_CHECK)
+                self.is_kept |= matches!(kind, CHECK | REGION_CHECK | HTTP_CHECK);
             }
             outcome => {
                 outcome?;

@@ -199,7 +199,7 @@ impl Session<'_> {
         }
         for (zone, names) in by_zone(targets) {
             self.edit_group(zone, move |members| {
-                members.retain(|member| !names.contains(member))
+                members.retain(|member| !names.contains(member));
             })
             .await?;
         }

@@ -739,7 +739,7 @@ async fn firewalls_name_the_longest_tag_of_each_node_that_begins_its_name() {
     assert!(error.contains("has no network tag"), "{error}");
     assert_eq!(harness.changes(), [""; 0]);
     harness.fake.lock().change_instance("worker-1", |instance| {
-        tags(instance, &["work", "worker", "other"])
+        tags(instance, &["work", "worker", "other"]);
     });
     harness
         .fake

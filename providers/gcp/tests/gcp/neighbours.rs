@@ -165,7 +165,7 @@ async fn node_that_cannot_be_a_target_is_left_out_of_a_new_load_balancer_with_on
             let mut web = service(kind, json!({}));
             for name in ["worker-1", "worker-2"] {
                 harness.fake.lock().change_instance(name, |instance| {
-                    instance["tags"]["items"] = json!(["worker"])
+                    instance["tags"]["items"] = json!(["worker"]);
                 });
             }
             add_bad_node(&harness, provider_id);
@@ -206,7 +206,7 @@ async fn node_without_a_network_tag_is_left_out_of_firewalls_until_it_has_one() 
     let harness = Harness::new().without("node-tags");
     let mut web = service(&[], json!({}));
     harness.fake.lock().change_instance("worker-1", |instance| {
-        instance["tags"]["items"] = json!(["worker"])
+        instance["tags"]["items"] = json!(["worker"]);
     });
     let provider = harness.started().await;
     harness.ensure(&provider, &mut web).await.unwrap();
@@ -223,7 +223,7 @@ async fn node_without_a_network_tag_is_left_out_of_firewalls_until_it_has_one() 
     // A Node of another kind joins: the firewalls follow in the same sync.
     harness.add_node("edge-1", ZONE);
     harness.fake.lock().change_instance("edge-1", |instance| {
-        instance["tags"]["items"] = json!(["edge"])
+        instance["tags"]["items"] = json!(["edge"]);
     });
     harness.update(&provider, &web).await.unwrap();
     assert_eq!(tags(&format!("k8s-fw-{LB}")), json!(["edge", "worker"]));

@@ -158,7 +158,7 @@ async fn provider_id_has_three_parts() {
 async fn instance_without_a_network_interface_is_an_error() {
     let harness = Harness::new();
     harness.fake.lock().change_instance("worker-1", |instance| {
-        instance["networkInterfaces"] = json!([])
+        instance["networkInterfaces"] = json!([]);
     });
     assert!(state(&harness, named("worker-1")).await.is_err());
 }
@@ -292,7 +292,7 @@ async fn nodes_get_the_ranges_of_their_instances() {
     };
     harness.fake.lock().change_instance("worker-1", range);
     harness.fake.lock().change_instance("worker-2", |instance| {
-        instance["networkInterfaces"][0]["aliasIpRanges"] = json!([])
+        instance["networkInterfaces"][0]["aliasIpRanges"] = json!([]);
     });
     let _provider = harness.started().await;
     tokio::time::sleep(Duration::from_secs(10)).await;

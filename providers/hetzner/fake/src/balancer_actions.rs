@@ -46,7 +46,7 @@ pub(crate) fn act(model: &mut Model, request: &ApiRequest) -> Answer {
     let after = model.after(request, before.clone(), command)?;
     let action = model.act(request, command, ("load_balancer", after.id))?;
     changed(&mut model.balancers, &action, |load_balancer| {
-        *load_balancer = after
+        *load_balancer = after;
     });
     action.answer()
 }
@@ -68,7 +68,7 @@ impl Model {
             )?,
             "change_dns_ptr" => change_pointer(&mut balancer, parse(request)?)?,
             "attach_to_network" => {
-                self.attach_balancer(project, &mut balancer, &parse(request)?)?
+                self.attach_balancer(project, &mut balancer, &parse(request)?)?;
             }
             "detach_from_network" => detach(&mut balancer, parse::<Attachment>(request)?.network)?,
             "enable_public_interface" => balancer.public_interface = true,

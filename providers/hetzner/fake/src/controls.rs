@@ -15,13 +15,13 @@ fn objects<T: Clone>(all: &BTreeMap<u64, Owned<T>>) -> Vec<T> {
 
 fn changed<T: Clone>(
     all: &mut BTreeMap<u64, Owned<T>>,
-    is_this_T: impl Fn(&T) -> bool,
+    is_wanted: impl Fn(&T) -> bool,
     change: impl FnOnce(&mut T),
 ) -> Option<T> {
     let object = all
         .values_mut()
         .map(|object| &mut object.object)
-        .find(|object| is_this_T(object))?;
+        .find(|object| is_wanted(object))?;
     change(object);
     Some(object.clone())
 }

@@ -214,7 +214,7 @@ pub(crate) fn add_route(model: &mut Model, request: &ApiRequest) -> Answer {
     }
     let action = model.act(request, "add_route", ("network", network.id))?;
     changed(&mut model.networks, &action, |network| {
-        network.routes.push(route)
+        network.routes.push(route);
     });
     action.answer()
 }
@@ -227,7 +227,7 @@ pub(crate) fn delete_route(model: &mut Model, request: &ApiRequest) -> Answer {
     }
     let action = model.act(request, "delete_route", ("network", network.id))?;
     changed(&mut model.networks, &action, |network| {
-        network.routes.retain(|other_route| *other_route != route)
+        network.routes.retain(|other_route| *other_route != route);
     });
     action.answer()
 }

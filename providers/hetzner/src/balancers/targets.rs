@@ -56,7 +56,7 @@ pub(super) fn targets(
             }
             // The Node never was a target, and must not prevent others from becoming targets (INV-6).
             Err(err @ IdError::Malformed { .. }) => {
-                note("InvalidProviderID", format!("{err}; it is left out"))
+                note("InvalidProviderID", format!("{err}; it is left out"));
             }
         }
     }

@@ -109,7 +109,7 @@ async fn a_location_has_the_zone_that_it_always_had() {
         machines
             .fake
             .change_server(&format!("worker-{n}"), |server| {
-                (*location).clone_into(&mut server.location)
+                (*location).clone_into(&mut server.location);
             });
     }
     for (n, (location, zone)) in zones.iter().enumerate() {
@@ -218,7 +218,7 @@ async fn a_dedicated_servers_node_is_an_error_without_access_to_robot_and_never_
 async fn an_odd_address_of_one_server_does_not_hide_the_others() {
     let mut machines = Machines::of(60);
     machines.fake.change_server("worker-3", |server| {
-        (server.ipv4, server.ipv6) = (None, None)
+        (server.ipv4, server.ipv6) = (None, None);
     });
     let nodes = nodes_of(&machines.fake);
     assert!(

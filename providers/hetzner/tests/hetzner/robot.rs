@@ -148,7 +148,7 @@ async fn a_dedicated_server_is_asked_each_time_whether_it_runs() {
         ("not supported", false),
     ] {
         machines.fake.change_robot_server(321, |server| {
-            status.clone_into(&mut server.operating_status)
+            status.clone_into(&mut server.operating_status);
         });
         assert_eq!(
             machines.is_shut_down(&node).await.unwrap(),
@@ -210,7 +210,7 @@ async fn addresses_of_dedicated_servers_are_those_of_the_family_ipv6_first() {
     }
     let mut machines = one();
     machines.fake.change_robot_server(321, |server| {
-        (server.server_ip, server.server_ipv6_net) = (None, None)
+        (server.server_ip, server.server_ipv6_net) = (None, None);
     });
     assert_eq!(
         machines.addresses(&node("bm-1", "hrobot://321")).await,

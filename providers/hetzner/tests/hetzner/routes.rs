@@ -146,7 +146,7 @@ async fn a_list_tells_destination_node_and_next_hop_with_one_request_more_than_t
     tokio::time::advance(std::time::Duration::from_secs(59)).await;
     scene.route("10.244.2.0/24", &ip);
     scene.harness.fake.change_network(scene.network, |network| {
-        network.routes.retain(|route| route.gateway != "10.0.99.99")
+        network.routes.retain(|route| route.gateway != "10.0.99.99");
     });
     scene.harness.fake.forget_requests();
     scene.list().await;

@@ -535,7 +535,7 @@ impl NodeBalancers {
                         .into_iter()
                         .filter(|firewall| firewall.is_own(actual))
                         .map(|firewall| firewall.id)
-                        .collect()
+                        .collect();
                 }
             }
         }

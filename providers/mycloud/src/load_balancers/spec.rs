@@ -326,7 +326,7 @@ fn listener(
     let is_http = matches!(&*protocol, "http" | "https");
     let is_tls = matches!(&*protocol, "https" | "tls");
     let mut refuse = |key: &str, why: &str| {
-        read.mistake(format!("annotation {key}: port {}: {why}", port.number))
+        read.mistake(format!("annotation {key}: port {}: {why}", port.number));
     };
     if (port.protocol == "UDP") != (protocol == "udp") {
         refuse(

@@ -95,7 +95,7 @@ async fn deleted_instance_is_gone_and_a_stopped_one_is_shut_down() {
     }
     // An instance without the label of the cluster is in no list.
     harness.cloud.change("worker-2", |object| {
-        object["labels"] = serde_json::json!({})
+        object["labels"] = serde_json::json!({});
     });
     let state = look_up(&harness, "worker-2", "mycloud://cn-north-1/i-2").await;
     assert!(matches!(state, Ok(InstanceState::Present { .. })));

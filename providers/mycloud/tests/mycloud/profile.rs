@@ -238,7 +238,7 @@ impl CloudProfile for MycloudCloud {
         let cloud = self.0.lock();
         let mut aliases = Vec::new();
         let mut add = |value: &Value, alias: String| {
-            aliases.extend(value.as_str().map(|text| (text.to_owned(), alias)))
+            aliases.extend(value.as_str().map(|text| (text.to_owned(), alias)));
         };
         for entry in &cloud.instances {
             let name = text(&entry["hostname"]);
@@ -337,7 +337,7 @@ impl CloudProfile for MycloudCloud {
     fn change_addresses(&self, name: &str, internal: &str, external: &str) -> bool {
         self.change(name, |object| {
             (object["nics"][0]["ipv4"], object["nics"][0]["eip"]) =
-                (internal.into(), external.into())
+                (internal.into(), external.into());
         });
         true
     }

@@ -27,7 +27,7 @@ async fn main() -> std::io::Result<()> {
         match command {
             "delete" => cloud.remove_instance(name),
             "stop" => cloud.change_instance(name, |instance| {
-                instance["lifecycleState"] = "STOPPED".into()
+                instance["lifecycleState"] = "STOPPED".into();
             }),
             "load" => {
                 let objects = serde_json::from_value(console::read(name)).ok();

@@ -195,7 +195,7 @@ impl LoadBalancers {
         for (resource, settings) in &graph.resources {
             match resource {
                 ResourceKey::Pool(name) => {
-                    drop(sets.insert(name.clone(), self.set(graph, name, settings, spec)))
+                    drop(sets.insert(name.clone(), self.set(graph, name, settings, spec)));
                 }
                 ResourceKey::Listener(port) => {
                     let (name, mut listener) = listener(port, settings, spec);

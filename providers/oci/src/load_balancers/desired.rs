@@ -64,7 +64,7 @@ impl LoadBalancers {
         for subnet in join_all(ids.map(|id| self.lists.subnets().get(id))).await {
             match subnet {
                 Err(error) if error.is_not_found() => {
-                    tracing::warn!(%error, "security rules of a subnet are not read")
+                    tracing::warn!(%error, "security rules of a subnet are not read");
                 }
                 subnet => found.push(subnet?),
             }
@@ -104,7 +104,7 @@ impl LoadBalancers {
                 }
                 // A subnet was deleted, and the list needs it: instances are read one by one.
                 Err(error) if error.is_not_found() => {
-                    tracing::warn!(%error, "instances cannot be listed")
+                    tracing::warn!(%error, "instances cannot be listed");
                 }
                 Err(error) => return Err(error),
             }
@@ -513,7 +513,7 @@ impl LoadBalancers {
                 graph = graph.resource(security::resource(), security::settings(&rules));
             }
             SecurityMode::Groups => {
-                graph = graph.resource(groups::resource(), groups::desired(spec))
+                graph = graph.resource(groups::resource(), groups::desired(spec));
             }
             SecurityMode::None => {}
         }

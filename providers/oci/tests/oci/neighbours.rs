@@ -106,7 +106,7 @@ async fn unknown_subnet_of_a_node_removes_no_rule_after_a_restart() {
     let elsewhere = json!("ocid1.compartment.oc1..elsewhere");
     for name in ["worker-1", "worker-2"] {
         harness.fake.lock().change_instance(name, |instance| {
-            instance["compartmentId"] = elsewhere.clone()
+            instance["compartmentId"] = elsewhere.clone();
         });
     }
     let provider = harness.started().await;

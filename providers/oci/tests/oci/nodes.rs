@@ -238,7 +238,7 @@ async fn instance_that_may_not_be_read_is_not_taken_for_deleted() {
     );
     harness.fake.fault_injector().clear_faults();
     harness.fake.lock().change_instance("worker-1", |instance| {
-        instance["lifecycleState"] = "STOPPED".into()
+        instance["lifecycleState"] = "STOPPED".into();
     });
     let stopped = state(&provider, &node).await.unwrap();
     assert!(
@@ -252,7 +252,7 @@ async fn instance_that_may_not_be_read_is_not_taken_for_deleted() {
         "{stopped:?}"
     );
     harness.fake.lock().change_instance("worker-1", |instance| {
-        instance["lifecycleState"] = "TERMINATED".into()
+        instance["lifecycleState"] = "TERMINATED".into();
     });
     assert!(!matches!(
         state(&provider, &node).await,
@@ -312,7 +312,7 @@ async fn instances_of_openshift_get_the_tags_of_the_configuration() {
         ..node(&harness)
     });
     harness.fake.lock().change_instance("worker-1", |instance| {
-        instance["definedTags"] = json!({"theirs": {"team": "web"}})
+        instance["definedTags"] = json!({"theirs": {"team": "web"}});
     });
     let tags = "tags:\n  common:\n    defined: {cost: {center: \"7\"}}\n";
     let _provider = harness.started_as(&[], tags).await;
@@ -337,7 +337,7 @@ async fn node_of_openshift_has_the_address_of_its_boot_volumes_vnic() {
     let harness = Harness::new();
     let tags = json!({"openshift-abc": {"boot-volume-type": "ISCSI"}});
     harness.fake.lock().change_instance("worker-1", |instance| {
-        instance["definedTags"] = json!({"openshift-abc": {}})
+        instance["definedTags"] = json!({"openshift-abc": {}});
     });
     harness.fake.lock().add_vnic("worker-1", "10.0.9.9", &tags);
     harness
@@ -364,7 +364,7 @@ async fn pod_ranges_are_address_blocks_of_the_primary_vnic() {
         .lock()
         .change_instance("worker-1", |instance| instance["metadata"] = wanted.clone());
     harness.fake.lock().change_instance("worker-2", |instance| {
-        instance["metadata"] = json!({"flexcidr-primary-vnic": "{\"ip-count\": 65}"})
+        instance["metadata"] = json!({"flexcidr-primary-vnic": "{\"ip-count\": 65}"});
     });
     let _provider = harness
         .started_as(&[("ENABLE_FLEX_CIDR_CONTROLLER", "true")], "")

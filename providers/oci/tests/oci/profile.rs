@@ -204,12 +204,12 @@ impl CloudProfile for OciCloud {
     }
     fn stop(&self, name: &str) {
         self.fake.lock().change_instance(name, |instance| {
-            instance["lifecycleState"] = "STOPPED".into()
+            instance["lifecycleState"] = "STOPPED".into();
         });
     }
     fn start(&self, name: &str) {
         self.fake.lock().change_instance(name, |instance| {
-            instance["lifecycleState"] = "RUNNING".into()
+            instance["lifecycleState"] = "RUNNING".into();
         });
     }
     fn terminate(&self, name: &str) {

@@ -124,6 +124,6 @@ pub(crate) fn add_routes(model: &mut Model, request: &ApiRequest) -> Answer {
 
 pub(crate) fn remove_routes(model: &mut Model, request: &ApiRequest) -> Answer {
     atomic(model, request, |routes, wanted| {
-        routes.retain(|route| !wanted.contains(route))
+        routes.retain(|route| !wanted.contains(route));
     })
 }

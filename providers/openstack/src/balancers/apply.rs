@@ -152,11 +152,11 @@ async fn remove(project: &Project, change: Change<'_>, cascade: bool) -> Result<
     let Some(actual) = change.actual else {
         return Ok(Applied::Gone);
     };
-    let goes = |is_this_ResourceKey: fn(&ResourceKey) -> bool| {
+    let goes = |is_wanted: fn(&ResourceKey) -> bool| {
         change
             .operations
             .iter()
-            .any(|operation| operation.deletes(is_this_ResourceKey))
+            .any(|operation| operation.deletes(is_wanted))
     };
     let floating = match goes(|resource| matches!(resource, ResourceKey::CreatedAfter(_))) {
         true => {

@@ -54,7 +54,7 @@ fn health(target: &str, states: &Value) -> Option<TargetHealth> {
                 health = Some(TargetHealth {
                     is_healthy: true,
                     detail: String::new(),
-                })
+                });
             }
             "ONLINE" | "NO_MONITOR" | "" => {}
             _ => {

@@ -250,7 +250,7 @@ async fn other_peoples_routes_and_pairs_stay() {
         let pair =
             serde_json::json!({"ip_address": "10.6.0.200", "mac_address": "fa:16:3e:00:00:01"});
         world.fake.change_port(&port, |port| {
-            drop(port.insert("allowed_address_pairs".into(), vec![pair].into()))
+            drop(port.insert("allowed_address_pairs".into(), vec![pair].into()));
         });
         world.create(0).await.unwrap();
         assert_eq!(world.pairs(0), ["10.6.0.200".to_owned(), cidr(0)]);
@@ -451,7 +451,7 @@ async fn a_server_that_outlives_its_node_lets_the_nodes_range_through_no_more() 
     let port = world.fake.server("worker-1").unwrap().port;
     let pair = serde_json::json!({"ip_address": "10.244.0.0/16"});
     world.fake.change_port(&port, |port| {
-        drop(port.insert("allowed_address_pairs".into(), vec![pair].into()))
+        drop(port.insert("allowed_address_pairs".into(), vec![pair].into()));
     });
     world.create(1).await.unwrap();
     let (routes, listed) = world.without_node(1).await;
@@ -509,7 +509,7 @@ async fn a_port_without_port_security_or_a_cloud_without_address_pairs_is_left_a
     let open = world(Options::default(), 1);
     let port = open.fake.server("worker-0").unwrap().port;
     open.fake.change_port(&port, |port| {
-        drop(port.insert("port_security_enabled".into(), false.into()))
+        drop(port.insert("port_security_enabled".into(), false.into()));
     });
     open.create(0).await.unwrap();
     assert_eq!(
@@ -567,7 +567,7 @@ async fn what_somebody_else_changes_meanwhile_is_not_lost() {
         .unwrap();
     let pair = serde_json::json!({"ip_address": "10.6.0.200"});
     world.fake.change_port(&stale[0].id, |port| {
-        drop(port.insert("allowed_address_pairs".into(), vec![pair].into()))
+        drop(port.insert("allowed_address_pairs".into(), vec![pair].into()));
     });
     let route = route(&cidr(1), world.hop(1));
     assert!(

@@ -457,7 +457,7 @@ async fn ports_that_are_not_active_give_no_address_before_those_of_the_networks(
     let other = fake.add_network("b-net", "10.7.0.0/16");
     let down = fake.attach("worker-1", &other.subnet);
     fake.change_port(&down, |port| {
-        drop(port.insert("status".into(), json!("DOWN")))
+        drop(port.insert("status".into(), json!("DOWN")));
     });
     set(&fake, "worker-1", "accessIPv4", json!("192.0.2.7"));
     let servers = servers_of(&fake, "");
@@ -488,7 +488,7 @@ async fn sub_ports_of_a_trunk_count_under_their_networks_name_and_one_that_is_mi
         let trunk = json!({"trunk_id": "t", "sub_ports": [{"port_id": "nowhere", "segmentation_id": 6},
             {"port_id": sub_port, "segmentation_id": 7}]});
         fake.change_port(&server.port, |port| {
-            drop(port.insert("trunk_details".into(), trunk))
+            drop(port.insert("trunk_details".into(), trunk));
         });
         let servers = servers_of(&fake, "[Networking]\npublic-network-name=vlan-7\n");
         if many {
@@ -515,7 +515,7 @@ async fn what_a_trunk_carries_and_cannot_be_read_takes_no_address_from_a_node() 
     let trunk =
         json!({"trunk_id": "t", "sub_ports": [{"port_id": fake.add_port("sub", &vlan.subnet)}]});
     fake.change_port(&server.port, |port| {
-        drop(port.insert("trunk_details".into(), trunk))
+        drop(port.insert("trunk_details".into(), trunk));
     });
     let servers = servers_of(&fake, "");
     fake.fail(Fault::status("GET /networks", 500));

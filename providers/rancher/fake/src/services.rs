@@ -445,12 +445,12 @@ pub(crate) fn act(cloud: &mut Rancher, request: &ApiRequest) -> Answer {
 fn collection_of(
     cloud: &Rancher,
     request: &ApiRequest,
-    is_this_Value: impl Fn(&Value) -> bool,
+    is_wanted: impl Fn(&Value) -> bool,
 ) -> Answer {
     let found: Vec<_> = cloud
         .services
         .iter()
-        .filter(|service| service["removed"].is_null() && is_this_Value(service))
+        .filter(|service| service["removed"].is_null() && is_wanted(service))
         .cloned()
         .collect();
     page(cloud, request, "service", &found, |page| {

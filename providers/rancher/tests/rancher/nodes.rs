@@ -216,7 +216,7 @@ async fn all_pages_of_hosts_are_read() {
                 .fake
                 .lock()
                 .add_host(ENVIRONMENT, &format!("more-{number}")),
-        )
+        );
     });
     let nodes: Vec<_> = (0..230)
         .map(|number| Arc::new(named(&format!("more-{number}"))))

@@ -170,7 +170,7 @@ impl Effects {
     fn add(&mut self, fault: &Fault) {
         match fault.kind {
             FaultKind::Latency => {
-                self.latency += Duration::from_millis(fault.milliseconds.unwrap_or(1000))
+                self.latency += Duration::from_millis(fault.milliseconds.unwrap_or(1000));
             }
             FaultKind::Status => self.status = Some(fault.status.unwrap_or(500)),
             FaultKind::LostAnswer => self.answer_is_lost = true,

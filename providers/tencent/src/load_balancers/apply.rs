@@ -270,10 +270,10 @@ impl Work<'_> {
         for difference in changes {
             match &*difference.key {
                 "InternetMaxBandwidthOut" => {
-                    body["InternetChargeInfo"] = json!({"InternetMaxBandwidthOut": difference.to})
+                    body["InternetChargeInfo"] = json!({"InternetMaxBandwidthOut": difference.to});
                 }
                 "LoadBalancerPassToTarget" | "DeleteProtect" => {
-                    body[&difference.key] = difference.to.clone()
+                    body[&difference.key] = difference.to.clone();
                 }
                 _ => {}
             }

@@ -99,7 +99,7 @@ impl TencentLoadBalancers {
             match id {
                 Ok(id) => found.push((id, weight)),
                 Err(error) => {
-                    events.warn_node(node, "NoTarget", format!("this Node is no target: {error}"))
+                    events.warn_node(node, "NoTarget", format!("this Node is no target: {error}"));
                 }
             }
         }

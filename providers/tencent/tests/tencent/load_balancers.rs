@@ -351,7 +351,7 @@ async fn annotations_that_the_controller_of_tke_writes_cause_no_warning() {
             &mut service,
             &format!("service.cloud.tencent.com/{name}"),
             "x",
-        )
+        );
     });
     assert_eq!(
         provider.load_balancers().unwrap().review(&service).warnings,

@@ -230,7 +230,7 @@ impl CloudProfile for AcmeCloud {
 
     fn change_addresses(&self, name: &str, internal: &str, external: &str) -> bool {
         self.change(name, |object| {
-            (object["private_ip"], object["public_ip"]) = (internal.into(), external.into())
+            (object["private_ip"], object["public_ip"]) = (internal.into(), external.into());
         });
         true
     }

@@ -96,7 +96,7 @@ impl fmt::Display for Failure {
         write!(f, "scenario {:?}, ", self.scenario)?;
         match (self.moment, &self.request) {
             (Some(moment), Some(request)) => {
-                writeln!(f, "killed {moment:?} request {} ({request}):", self.number)?
+                writeln!(f, "killed {moment:?} request {} ({request}):", self.number)?;
             }
             _ => writeln!(f, "undisturbed:")?,
         }

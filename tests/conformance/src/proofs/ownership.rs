@@ -381,11 +381,8 @@ pub fn moved_services_stay_reachable_and_leave_nothing_behind(make: MakeProfile)
             "{all:?}"
         );
         let requests = harness.injector.passed().split_off(begun);
-        let first = |is_this_Passed: &dyn Fn(&Passed) -> bool| {
-            requests
-                .iter()
-                .position(is_this_Passed)
-                .unwrap_or(usize::MAX)
+        let first = |is_wanted: &dyn Fn(&Passed) -> bool| {
+            requests.iter().position(is_wanted).unwrap_or(usize::MAX)
         };
         let shown = first(&|request| {
             request.side == Side::Kubernetes

@@ -71,7 +71,7 @@ pub(super) async fn run(given: Value, expect: Value) -> Result<Comparison> {
     let found = answer.ok().flatten();
     match (expect.metadata, found) {
         (Expected::Exactly(Some(expected)), Some(found)) => {
-            compare(&mut comparison, &expected, &found)
+            compare(&mut comparison, &expected, &found);
         }
         (expected, found) => {
             comparison.key(

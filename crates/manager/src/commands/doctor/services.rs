@@ -263,7 +263,7 @@ mod tests {
         };
         assert_eq!(judged(young), None);
         let deleted = |object: &mut Value| {
-            object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:30Z")
+            object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:30Z");
         };
         assert!(
             judged(deleted)

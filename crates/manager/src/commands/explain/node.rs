@@ -112,7 +112,7 @@ fn initialization(facts: &Facts, node_facts: &NodeFacts, node: &Node, causes: &m
         Some(error) => causes.note(State::InitializationFailed, error.clone()),
         // No event explains the state.
         None if causes.is_empty() => {
-            causes.add(Cause::new(State::Uninitialized, "").since(node.created))
+            causes.add(Cause::new(State::Uninitialized, "").since(node.created));
         }
         None => {}
     }

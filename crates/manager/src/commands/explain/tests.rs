@@ -131,13 +131,13 @@ impl Situation {
 
     fn unready(self) -> Self {
         self.with(|situation| {
-            situation.node["status"]["conditions"][0]["status"] = json!("Unknown")
+            situation.node["status"]["conditions"][0]["status"] = json!("Unknown");
         })
     }
 
     fn taint(self, key: &str) -> Self {
         self.with(|situation| {
-            situation.node["spec"]["taints"] = json!([{"key": key, "effect": "NoSchedule"}])
+            situation.node["spec"]["taints"] = json!([{"key": key, "effect": "NoSchedule"}]);
         })
     }
 
@@ -149,7 +149,7 @@ impl Situation {
     fn lost(self) -> Self {
         self.with(|situation| {
             situation.nodes.machine =
-                Machine::Gone("the cloud has no instance with id \"acme://1\"".into())
+                Machine::Gone("the cloud has no instance with id \"acme://1\"".into());
         })
     }
 
@@ -218,7 +218,7 @@ fn explained(state: State) -> Vec<Cause> {
     let well = Situation::well;
     let class = |name: &'static str| {
         move |situation: &mut Situation| {
-            situation.service["spec"]["loadBalancerClass"] = json!(name)
+            situation.service["spec"]["loadBalancerClass"] = json!(name);
         }
     };
     let foreign = || {
@@ -273,7 +273,7 @@ fn explained(state: State) -> Vec<Cause> {
                     situation.facts.plan.steps.push(Step {
                         side: Side::Cloud,
                         step,
-                    })
+                    });
                 })
                 .service()
         }
@@ -310,7 +310,7 @@ fn explained(state: State) -> Vec<Cause> {
             };
             well()
                 .with(|situation| {
-                    situation.services.balancers = Balancers::Described(vec![balancer])
+                    situation.services.balancers = Balancers::Described(vec![balancer]);
                 })
                 .service()
         }
@@ -318,7 +318,7 @@ fn explained(state: State) -> Vec<Cause> {
         State::OtherFinalizers => well()
             .deleted()
             .with(|situation| {
-                situation.service["metadata"]["finalizers"] = json!(["example.com/other"])
+                situation.service["metadata"]["finalizers"] = json!(["example.com/other"]);
             })
             .service(),
         State::ForeignFinalizer => {
@@ -384,7 +384,7 @@ fn explained(state: State) -> Vec<Cause> {
             .node(),
         State::AllNodesForeign => {
             let foreign = |situation: &mut Situation| {
-                (situation.nodes.is_ours, situation.nodes.all_foreign) = (false, true)
+                (situation.nodes.is_ours, situation.nodes.all_foreign) = (false, true);
             };
             well().with(foreign).node()
         }
@@ -593,7 +593,7 @@ fn a_state_is_over_once_a_later_event_ended_it() {
             situation.facts.events.push(EventFact {
                 is_warning: false,
                 ..event(reason, NOW)
-            })
+            });
         })
     };
     let held = || {
@@ -632,7 +632,7 @@ fn a_state_is_over_once_a_later_event_ended_it() {
 #[test]
 fn missing_leader_is_the_first_cause_of_a_pending_object() {
     let nobody = |situation: &mut Situation| {
-        situation.facts.leader = Leader::Nobody("held by nobody".into())
+        situation.facts.leader = Leader::Nobody("held by nobody".into());
     };
     assert_eq!(states(&Situation::well().with(nobody).service()), []);
     let waits = Situation::well()

@@ -78,10 +78,10 @@ impl OrphanReport {
     }
 
     /// Returns the number of orphans in such a state.
-    pub fn count(&self, is_this_OrphanState: impl Fn(&OrphanState) -> bool) -> usize {
+    pub fn count(&self, is_wanted: impl Fn(&OrphanState) -> bool) -> usize {
         self.orphans
             .iter()
-            .filter(|orphan| is_this_OrphanState(&orphan.state))
+            .filter(|orphan| is_wanted(&orphan.state))
             .count()
     }
 

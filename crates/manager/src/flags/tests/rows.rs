@@ -114,7 +114,7 @@ fn changed_value_of_each_flag_has_its_effect() {
         let unchanged = flags(&[]);
         match row.effect {
             Effect::Configz(pointer, expected) => {
-                is_shown(&row, (&unchanged, &changed), pointer, &expected())
+                is_shown(&row, (&unchanged, &changed), pointer, &expected());
             }
             Effect::Option(holds) => is_option(&row, (&unchanged, &changed), holds),
             Effect::Both(pointer, expected, holds) => {

@@ -26,7 +26,7 @@ fn acme_with(machines: usize) -> Inventory<Acme> {
             id: UUID.into(),
             name: "vm".into(),
             is_stopped: false,
-        })
+        });
     });
     inventory
 }
@@ -68,7 +68,7 @@ async fn unconfirmed_guess_is_not_used() {
             id: "i-n".into(),
             name: "n".into(),
             is_stopped: false,
-        })
+        });
     });
     let answers = inventory
         .lookup(&[node(UUID, "another")], LookupRequest::METADATA)

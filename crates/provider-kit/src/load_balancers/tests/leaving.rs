@@ -75,7 +75,7 @@ async fn failed_shared_load_balancer_stays_if_a_service_may_remain() {
     type Doubt = fn(&Town);
     let doubts: [(&str, Doubt); 5] = [
         ("it works", |town| {
-            town.cloud.state().balancers.get_mut("lb-1").unwrap().state = State::Ready
+            town.cloud.state().balancers.get_mut("lb-1").unwrap().state = State::Ready;
         }),
         ("a sharer is not known", |town| {
             town.cloud
@@ -83,7 +83,7 @@ async fn failed_shared_load_balancer_stays_if_a_service_may_remain() {
                 .balancers
                 .get_mut("lb-1")
                 .unwrap()
-                .sharers = None
+                .sharers = None;
         }),
         ("another cluster's", |town| {
             let owner_tags = OwnerTags {
@@ -108,7 +108,7 @@ async fn failed_shared_load_balancer_stays_if_a_service_may_remain() {
                 .sharers = Some(owner_tags);
         }),
         ("a cache that knows nothing", |town| {
-            town.cached.services.lock().clear()
+            town.cached.services.lock().clear();
         }),
     ];
     for (text, mark_stale) in doubts {

@@ -109,7 +109,7 @@ pub(super) fn check_possible(graph: &ResourceGraph, operation: &Operation) {
     match operation {
         Operation::Tag | Operation::Untag => {}
         Operation::Create { resource, .. } => {
-            assert!(!is_there(resource), "created twice: {resource}")
+            assert!(!is_there(resource), "created twice: {resource}");
         }
         Operation::Update { resource, .. } | Operation::Delete { resource } => {
             assert!(is_there(resource), "not there: {resource}");

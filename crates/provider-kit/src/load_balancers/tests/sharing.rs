@@ -130,7 +130,7 @@ impl Shared {
             } => model.tags = Some([uid.clone()].into()),
             _ if model.tags.is_none() => return Err(Error::not_found("no such load balancer")),
             Operation::Tag => {
-                replaced(&mut model, known.into_iter().chain([uid.clone()]).collect())
+                replaced(&mut model, known.into_iter().chain([uid.clone()]).collect());
             }
             Operation::Untag => replaced(&mut model, known),
             Operation::Create {

@@ -13,7 +13,7 @@ fn naming_edge() -> Scene {
     scene.annotate("name", "edge");
     scene.fake.add_load_balancer("edge");
     scene.fake.change_load_balancer("edge", |load_balancer| {
-        drop(load_balancer.labels.insert("team".into(), "blue".into()))
+        drop(load_balancer.labels.insert("team".into(), "blue".into()));
     });
     scene
 }
@@ -146,7 +146,7 @@ async fn port_of_a_listener_that_was_there_before_the_adoption_is_refused() {
     let mut scene = naming_edge();
     let theirs = listener(80).await;
     scene.fake.change_load_balancer("edge", |load_balancer| {
-        load_balancer.services = vec![theirs.clone()]
+        load_balancer.services = vec![theirs.clone()];
     });
     let err = scene.refused().await;
     let expected =
@@ -229,7 +229,7 @@ async fn a_load_balancer_that_was_made_for_the_service_is_no_adoption() {
             .meddle(|load_balancer| {
                 load_balancer
                     .labels
-                    .retain(|key, _| keeps_legacy_owner && key == LEGACY_OWNER_LABEL)
+                    .retain(|key, _| keeps_legacy_owner && key == LEGACY_OWNER_LABEL);
             })
             .await;
         scene.ports(json!([{"port": 81, "nodePort": 30081}]));

@@ -295,7 +295,7 @@ async fn a_managed_certificate_that_somebody_else_uses_stays_and_holds_up_nothin
     let secured = scene.balancer().services[0].clone();
     scene.fake.add_load_balancer("other");
     scene.fake.change_load_balancer("other", |load_balancer| {
-        load_balancer.services.push(secured)
+        load_balancer.services.push(secured);
     });
     scene.try_delete().await.unwrap();
     assert_eq!(

@@ -360,7 +360,7 @@ async fn a_type_on_its_way_out_is_told_and_one_that_is_gone_is_an_error() {
     let mut scene = Scene::new();
     let deprecation = |after: &str| Some(("2026-01-01T00:00:00Z".to_owned(), after.to_owned()));
     scene.fake.change_type("lb11", |balancer_type| {
-        balancer_type.deprecation = deprecation("2200-01-01T00:00:00Z")
+        balancer_type.deprecation = deprecation("2200-01-01T00:00:00Z");
     });
     scene.ensure().await;
     let [event] = &scene.events()[..] else {
@@ -372,7 +372,7 @@ async fn a_type_on_its_way_out_is_told_and_one_that_is_gone_is_an_error() {
     );
 
     scene.fake.change_type("lb11", |balancer_type| {
-        balancer_type.deprecation = deprecation("2026-02-01T00:00:00Z")
+        balancer_type.deprecation = deprecation("2026-02-01T00:00:00Z");
     });
     scene.start().await;
     scene.ensure().await;

@@ -9,7 +9,7 @@ async fn one_of_the_right_name_is_taken_over_and_signed() {
     scene.annotate("name", "edge");
     scene.fake.add_load_balancer("edge");
     scene.fake.change_load_balancer("edge", |load_balancer| {
-        drop(load_balancer.labels.insert("team".into(), "blue".into()))
+        drop(load_balancer.labels.insert("team".into(), "blue".into()));
     });
     scene.start().await;
     scene.ensure().await;

@@ -64,7 +64,7 @@ async fn what_is_there_already_is_success_after_it_was_read() {
         load_balancer.targets.push(Target::Server {
             id,
             use_private_ip: false,
-        })
+        });
     });
     scene.try_update().await.unwrap();
     assert_eq!(scene.targets(), scene.servers());

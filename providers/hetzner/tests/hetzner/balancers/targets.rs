@@ -525,7 +525,7 @@ async fn a_target_that_was_there_already_slows_nobody_down() {
         load_balancer.targets.push(Target::Server {
             id: ids[1],
             use_private_ip: false,
-        })
+        });
     });
     scene.try_update().await.unwrap();
     for number in 5..15 {
@@ -554,7 +554,7 @@ async fn an_address_in_another_spelling_is_the_same_target() {
         .meddle(|load_balancer| {
             load_balancer
                 .targets
-                .push(Target::Ip("fd00::1".parse().unwrap()))
+                .push(Target::Ip("fd00::1".parse().unwrap()));
         })
         .await;
     scene.changes();

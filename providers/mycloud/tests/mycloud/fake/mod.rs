@@ -132,7 +132,7 @@ impl Mycloud {
             Kind::Creation => load_balancers::activate(found, number),
             Kind::Deletion => found["status"] = "ACTIVE".into(),
             Kind::Change if is_quiet && found["status"] == "UPDATING" => {
-                found["status"] = "ACTIVE".into()
+                found["status"] = "ACTIVE".into();
             }
             Kind::Change => {}
         }

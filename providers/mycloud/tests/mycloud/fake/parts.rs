@@ -304,6 +304,6 @@ pub(super) fn update_members(cloud: &mut Mycloud, request: &ApiRequest) -> Answe
 
 pub(super) fn remove_members(cloud: &mut Mycloud, request: &ApiRequest) -> Answer {
     members(cloud, request, |all, gone| {
-        all.retain(|object| !is_same(object, gone))
+        all.retain(|object| !is_same(object, gone));
     })
 }

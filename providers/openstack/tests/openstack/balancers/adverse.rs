@@ -461,7 +461,7 @@ async fn the_address_of_another_project_is_not_taken() {
     });
     let id = scene.fake.add_floating_ip(&scene.public, "theirs", None);
     scene.fake.change_floating_ip(&id, |floating_ip| {
-        drop(floating_ip.insert("project_id".to_owned(), json!("another")))
+        drop(floating_ip.insert("project_id".to_owned(), json!("another")));
     });
     let address = scene.fake.floating_ips()[0]["floating_ip_address"]
         .as_str()
@@ -491,7 +491,7 @@ async fn who_is_left_alone_on_a_shared_one_has_all_the_rights() {
         .unwrap()
         .to_owned();
     scene.fake.change_floating_ip(&id, |floating_ip| {
-        drop(floating_ip.insert("port_id".to_owned(), Value::Null))
+        drop(floating_ip.insert("port_id".to_owned(), Value::Null));
     });
     scene.start().await;
     scene.ensure("other").await;

@@ -305,7 +305,7 @@ async fn members_in_several_subnets_stay_where_they_are() {
     scene
         .fake
         .change_members(&format!("pool_0_{NAME}"), |members| {
-            drop(members[0].remove("subnet_id"))
+            drop(members[0].remove("subnet_id"));
         });
     scene.start().await;
     scene.add_node("worker-3");

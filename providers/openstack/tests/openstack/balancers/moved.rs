@@ -242,7 +242,7 @@ fn lose_floating_ip(scene: &mut Scene) {
         .as_str()
         .unwrap();
     scene.fake.change_floating_ip(id, |floating_ip| {
-        drop(floating_ip.insert("port_id".to_owned(), Value::Null))
+        drop(floating_ip.insert("port_id".to_owned(), Value::Null));
     });
 }
 
@@ -251,14 +251,14 @@ async fn where_it_may_not_move_it_serves_on_where_it_is() {
     type Obstacle = fn(&mut Scene);
     let obstacles: [(&str, Obstacle); 5] = [
         ("max-shared-lb is 1", |scene| {
-            scene.conf("max-shared-lb = 1")
+            scene.conf("max-shared-lb = 1");
         }),
         ("cannot be internal", |scene| {
-            scene.annotate("web", INTERNAL, "true")
+            scene.annotate("web", INTERNAL, "true");
         }),
         ("choose another port", take_port),
         ("openstack loadbalancer failover", |scene| {
-            assert!(scene.fake.set_provisioning_status(OTHER, "ERROR"))
+            assert!(scene.fake.set_provisioning_status(OTHER, "ERROR"));
         }),
         ("has no floating IP", lose_floating_ip),
     ];
@@ -351,7 +351,7 @@ async fn one_of_the_go_program_moves_too_and_what_that_left_behind_is_left() {
         let own = id(&scene, NAME);
         let there = id(&scene, OTHER);
         scene.fake.change_load_balancer(&own, |load_balancer| {
-            drop(load_balancer.insert("tags".to_owned(), json!([NAME])))
+            drop(load_balancer.insert("tags".to_owned(), json!([NAME])));
         });
         scene.annotate("web", "load-balancer-id", &there);
         if !is_shown {
@@ -431,7 +431,7 @@ async fn one_of_the_go_program_that_is_shown_by_a_name_alone_is_given_back_too()
         let own = id(&scene, NAME);
         let there = id(&scene, OTHER);
         scene.fake.change_load_balancer(&own, |load_balancer| {
-            drop(load_balancer.insert("tags".to_owned(), json!([NAME])))
+            drop(load_balancer.insert("tags".to_owned(), json!([NAME])));
         });
         scene.annotate("web", "hostname", "web.example");
         scene.ensure("web").await;

@@ -160,7 +160,7 @@ async fn a_pool_that_was_left_without_listener_is_renamed_too_and_goes() {
         json!({"name": "by hand", "protocol": "TCP", "protocol_port": 9000, "default_pool": pool});
     scene.fake.add_listener(&id, &listener);
     scene.fake.change_listener("by hand", |listener| {
-        drop(listener.insert("default_pool_id".into(), json!(null)))
+        drop(listener.insert("default_pool_id".into(), json!(null)));
     });
     scene.fake.remove_listener("by hand");
     is_known_as(&mut scene, &id);

@@ -86,13 +86,13 @@ async fn a_pool_without_listeners_is_ours_only_if_it_has_all_of_our_name() {
         scene.ensure("web").await;
         let id = scene.balancer()["id"].as_str().unwrap().to_owned();
         scene.fake.change_pool(&format!("pool_0_{NAME}"), |pool| {
-            drop(pool.insert("name".into(), json!("first")))
+            drop(pool.insert("name".into(), json!("first")));
         });
         let pool = json!({"name": name, "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN"});
         let listener = json!({"name": "by hand", "protocol": "TCP", "protocol_port": 9000, "default_pool": pool});
         scene.fake.add_listener(&id, &listener);
         scene.fake.change_listener("by hand", |listener| {
-            drop(listener.insert("default_pool_id".into(), json!(null)))
+            drop(listener.insert("default_pool_id".into(), json!(null)));
         });
         scene.fake.remove_listener("by hand");
         scene.start().await;

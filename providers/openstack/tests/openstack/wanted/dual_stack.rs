@@ -170,10 +170,10 @@ async fn where_there_cannot_be_a_second_vip_the_first_family_is_served_and_who_n
     let cases: [(&str, u32, Setting); 5] = [
         ("from version 2.26 on", 25, |_, _| {}),
         ("with provider amphora", 27, |scene, _| {
-            scene.conf("lb-provider = ovn")
+            scene.conf("lb-provider = ovn");
         }),
         ("has no subnet of that family", 27, |scene, six| {
-            scene.fake.hide(six)
+            scene.fake.hide(six);
         }),
         ("annotation port-id", 27, |scene, _| {
             let port = scene.fake.add_port("vip", &scene.network.subnet.clone());

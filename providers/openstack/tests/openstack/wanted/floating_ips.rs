@@ -184,7 +184,7 @@ async fn who_becomes_internal_loses_its_floating_ip_unless_it_is_kept_or_not_our
         let id = only(&scene)["id"].as_str().unwrap().to_owned();
         if !ours {
             scene.fake.change_floating_ip(&id, |floating_ip| {
-                drop(floating_ip.insert("description".into(), json!("mine")))
+                drop(floating_ip.insert("description".into(), json!("mine")));
             });
         }
         if keep {

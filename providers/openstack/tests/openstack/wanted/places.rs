@@ -53,7 +53,7 @@ async fn nodes_that_neutron_does_not_know_are_told() {
     for node in ["worker-1", "worker-2"] {
         let port = scene.fake.server(node).unwrap().port;
         scene.fake.change_port(&port, |port| {
-            drop(port.insert("fixed_ips".into(), json!([])))
+            drop(port.insert("fixed_ips".into(), json!([])));
         });
     }
     let error = scene.refused("web").await;

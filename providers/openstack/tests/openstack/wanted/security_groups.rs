@@ -68,7 +68,7 @@ async fn a_group_opens_the_node_ports_of_the_members_and_goes_with_its_service()
     let own = scene.fake.add_security_group("nodes");
     let port = scene.fake.server("worker-1").unwrap().port;
     scene.fake.change_port(&port, |port| {
-        drop(port.insert("security_groups".into(), json!([own])))
+        drop(port.insert("security_groups".into(), json!([own])));
     });
     scene.ensure("web").await;
     assert_eq!(
@@ -171,7 +171,7 @@ async fn a_port_without_port_security_gets_none() {
     let mut scene = managed();
     let port = scene.fake.server("worker-1").unwrap().port;
     scene.fake.change_port(&port, |port| {
-        drop(port.insert("port_security_enabled".into(), json!(false)))
+        drop(port.insert("port_security_enabled".into(), json!(false)));
     });
     scene.ensure("web").await;
     assert_eq!(
@@ -270,7 +270,7 @@ async fn the_group_of_another_clusters_service_of_the_same_name_is_not_taken_for
     scene.ensure("web").await;
     // The tags are those that the Go cloud-controller-manager leaves.
     scene.fake.change_load_balancer(NAME, |load_balancer| {
-        drop(load_balancer.insert("tags".to_owned(), json!([NAME])))
+        drop(load_balancer.insert("tags".to_owned(), json!([NAME])));
     });
     scene
         .fake
