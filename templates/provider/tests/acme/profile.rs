@@ -35,20 +35,20 @@ fn provider_id(server: &Value) -> String {
     format!("{NAME}://{}", text(server))
 }
 
-fn facts(entry: &Value) -> LoadBalancerFacts {
-    let rule = |object: &Value| {
+fn facts(load_balancer: &Value) -> LoadBalancerFacts {
+    let port = |rule: &Value| {
         (
-            number(&object["port"]),
-            text(&object["protocol"]),
-            number(&object["target_port"]),
+            number(&rule["port"]),
+            text(&rule["protocol"]),
+            number(&rule["target_port"]),
         )
     };
     LoadBalancerFacts {
-        service_uid: list(&entry["tags"])
+        service_uid: list(&load_balancer["tags"])
             .find_map(|tag| Some(text(tag).strip_prefix("ccmrs-service:")?.to_owned())),
-        address: entry["ip"].as_str().map(str::to_owned),
-        ports: list(&entry["rules"]).map(rule).collect(),
-        targets: list(&entry["targets"]).map(provider_id).collect(),
+        address: load_balancer["ip"].as_str().map(str::to_owned),
+        ports: list(&load_balancer["rules"]).map(port).collect(),
+        targets: list(&load_balancer["targets"]).map(provider_id).collect(),
     }
 }
 
@@ -132,10 +132,10 @@ impl CloudProfile for AcmeCloud {
         self.add_server(ACCOUNT, name)
     }
     fn stop(&self, name: &str) {
-        self.change(name, |object| object["status"] = "stopped".into());
+        self.change(name, |server| server["status"] = "stopped".into());
     }
     fn start(&self, name: &str) {
-        self.change(name, |object| object["status"] = "running".into());
+        self.change(name, |server| server["status"] = "running".into());
     }
     fn terminate(&self, name: &str) {
         self.0
@@ -144,10 +144,10 @@ impl CloudProfile for AcmeCloud {
             .retain(|server| server["name"] != name);
     }
     fn machines(&self) -> Vec<Machine> {
-        let machine = |object: &Value| Machine {
-            name: text(&object["name"]),
-            provider_id: provider_id(&object["id"]),
-            is_stopped: object["status"] == "stopped",
+        let machine = |server: &Value| Machine {
+            name: text(&server["name"]),
+            provider_id: provider_id(&server["id"]),
+            is_stopped: server["status"] == "stopped",
         };
         self.0
             .lock()
@@ -214,10 +214,10 @@ impl CloudProfile for AcmeCloud {
         Some(Fault::code("POST /load_balancers", "quota_exceeded"))
     }
     fn protect(&self, is_protected: bool) -> bool {
-        self.change_all(|object| object["protected"] = is_protected.into())
+        self.change_all(|load_balancer| load_balancer["protected"] = is_protected.into())
     }
     fn tamper(&self) -> bool {
-        self.change_all(|object| object["rules"] = json!([]))
+        self.change_all(|load_balancer| load_balancer["rules"] = json!([]))
     }
     fn remove_load_balancers(&self) -> bool {
         self.0.lock().load_balancers.clear();
@@ -229,8 +229,9 @@ impl CloudProfile for AcmeCloud {
     }
 
     fn change_addresses(&self, name: &str, internal: &str, external: &str) -> bool {
-        self.change(name, |object| {
-            (object["private_ip"], object["public_ip"]) = (internal.into(), external.into());
+        self.change(name, |server| {
+            server["private_ip"] = internal.into();
+            server["public_ip"] = external.into();
         });
         true
     }
