@@ -36,12 +36,12 @@ fn faults(script: &str) -> Vec<String> {
         let file = Path::new(ROOT).join(path).metadata();
         file.is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
     };
-    let own = words.iter().filter(|word| {
+    let own_programs = words.iter().filter(|word| {
         [".ci/", "deploy/", "./"]
             .iter()
             .any(|start| word.starts_with(start))
     });
-    let mut faults: Vec<_> = own
+    let mut faults: Vec<_> = own_programs
         .filter(|path| !is_program(path))
         .map(|path| format!("{path} is no program"))
         .collect();

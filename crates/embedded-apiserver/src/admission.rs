@@ -14,10 +14,10 @@ pub(crate) fn create(options: &Options, resource: &Resource, object: &mut Value)
         let taint = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
         let taints = object["spec"]["taints"].take();
         let mut taints = taints.as_array().cloned().unwrap_or_default();
-        let there = taints
+        let existing_taints = taints
             .iter()
             .any(|t| t["key"] == taint["key"] && t["effect"] == taint["effect"]);
-        if !there {
+        if !existing_taints {
             taints.push(taint);
         }
         object["spec"]["taints"] = Value::Array(taints);

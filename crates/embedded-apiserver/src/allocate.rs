@@ -193,7 +193,7 @@ fn give_ports(service: &mut Value, taken: &mut BTreeSet<u16>) -> Result<(), Stat
     let kind = spec["type"].as_str().unwrap_or_default().to_owned();
     let allocates = kind == "NodePort"
         || (kind == "LoadBalancer" && spec["allocateLoadBalancerNodePorts"] != false);
-    let mut own: Vec<(u16, Value)> = Vec::new();
+    let mut port_numbers: Vec<(u16, Value)> = Vec::new();
     for (index, port) in items_mut(spec, "ports").enumerate() {
         let protocol = port["protocol"].clone();
         match port["nodePort"]
@@ -203,16 +203,16 @@ fn give_ports(service: &mut Value, taken: &mut BTreeSet<u16>) -> Result<(), Stat
         {
             // Several protocols of one Service may share a node port.
             Some(wanted)
-                if own
+                if port_numbers
                     .iter()
                     .any(|(port, other)| *port == wanted && *other != protocol) => {}
             Some(wanted) => {
                 claim_port(wanted, &format!("spec.ports[{index}].nodePort"), taken)?;
-                own.push((wanted, protocol));
+                port_numbers.push((wanted, protocol));
             }
             None if allocates => {
                 let free = free_port(taken, &stated);
-                own.push((free, protocol));
+                port_numbers.push((free, protocol));
                 port["nodePort"] = json!(free);
             }
             None => {}

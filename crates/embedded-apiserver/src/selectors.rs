@@ -155,7 +155,7 @@ fn field_text(value: &Value, path: &str) -> String {
 }
 
 fn supported(resource: &Resource, path: &str) -> bool {
-    let own: &[&str] = match resource.plural {
+    let supported_fields: &[&str] = match resource.plural {
         "nodes" => &["spec.unschedulable"],
         "events" => &[
             "involvedObject.kind",
@@ -188,7 +188,7 @@ fn supported(resource: &Resource, path: &str) -> bool {
     };
     let namespaced = path == "metadata.namespace" && resource.namespaced;
     // The core kinds accept metadata.namespace only where it exists; Nodes, Namespaces and volumes refuse it.
-    path == "metadata.name" || namespaced || own.contains(&path)
+    path == "metadata.name" || namespaced || supported_fields.contains(&path)
 }
 
 fn parse_fields(resource: &Resource, text: &str) -> Result<Vec<FieldRequirement>, ApiError> {

@@ -284,8 +284,9 @@ impl<T, R> Request<T, R> {
 
 async fn answer<R: Clone>((answers, number): Joined<R>) -> Result<R> {
     let answers = answers.await;
-    let own = answers.get(number).or(answers.last());
-    own.cloned()
+    let answer = answers.get(number).or(answers.last());
+    answer
+        .cloned()
         .unwrap_or_else(|| Err(Error::other("a request did not answer each of its items")))
 }
 

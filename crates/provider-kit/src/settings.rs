@@ -218,8 +218,8 @@ pub fn merged(stronger: Value, weaker: Value) -> Value {
     match (stronger, weaker) {
         (Value::Object(mut stronger), Value::Object(weaker)) => {
             for (key, value) in weaker {
-                let own = stronger.remove(&key).unwrap_or_default();
-                stronger.insert(key, merged(own, value));
+                let stronger_value = stronger.remove(&key).unwrap_or_default();
+                stronger.insert(key, merged(stronger_value, value));
             }
             Value::Object(stronger)
         }

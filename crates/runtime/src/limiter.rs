@@ -115,11 +115,11 @@ impl TokenBucket {
         let Some(full_at) = full_at.checked_add(self.interval) else {
             return false;
         };
-        let there = full_at - now <= self.interval.saturating_mul(self.burst);
-        if there {
+        let is_there = full_at - now <= self.interval.saturating_mul(self.burst);
+        if is_there {
             self.full_at = Some(full_at);
         }
-        there
+        is_there
     }
 }
 

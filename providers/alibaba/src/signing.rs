@@ -127,7 +127,7 @@ fn sign_legacy_with(
         .session_token
         .as_ref()
         .map(|secret| ("SecurityToken", secret.expose_secret()));
-    let own = [
+    let action_headers = [
         ("Action", header(ACTION)),
         ("Version", header(VERSION)),
         ("Format", "JSON"),
@@ -137,11 +137,11 @@ fn sign_legacy_with(
         ("SignatureNonce", nonce),
         ("Timestamp", &date),
     ];
-    let own = own
+    let action_headers = action_headers
         .into_iter()
         .chain(token)
         .map(|(key, text)| format!("{key}={}", encoded(text)));
-    let query = own
+    let query = action_headers
         .chain(request.uri().query().map(str::to_owned))
         .collect::<Vec<_>>()
         .join("&");

@@ -93,21 +93,23 @@ impl Endpoints {
     pub(crate) fn endpoint(&self, service: &Service, region: &str) -> Result<Endpoint> {
         // A section with an earlier name is preferred.
         let joined = service.id.replace(' ', "");
-        let own = self.own(
+        let override_of_service = self.own(
             &[service.id, service.label, &*joined, service.host],
             Some(region),
         );
-        let url = own
-            .map(|own| own.url.clone())
+        let url = override_of_service
+            .map(|service_override| service_override.url.clone())
             .or_else(|| self.configured(service));
         let url = url.unwrap_or_else(|| self.default(service, region));
         let access = Access::signed(&url)
             .map_err(|err| err.context(format!("endpoint of {}", service.label)))?;
-        let name = own
-            .map(|own| &*own.signing_name)
+        let name = override_of_service
+            .map(|service_override| &*service_override.signing_name)
             .filter(|name| !name.is_empty())
             .unwrap_or(service.host);
-        let region = own.map_or(region, |own| &*own.signing_region).to_owned();
+        let region = override_of_service
+            .map_or(region, |service_override| &*service_override.signing_region)
+            .to_owned();
         Ok(Endpoint {
             access: Arc::new(access),
             region,
@@ -128,23 +130,24 @@ impl Endpoints {
         } else {
             "http://169.254.169.254"
         };
-        let own = self
+        let override_url = self
             .own(&["ec2metadata", "ec2imds"], None)
-            .map(|own| &*own.url);
-        let url = own
+            .map(|service_override| &*service_override.url);
+        let url = override_url
             .or(self.variables.get("ec2_metadata_service_endpoint"))
             .unwrap_or(default);
         (!is("ec2_metadata_disabled", "true")).then(|| url.trim_end_matches('/').to_owned())
     }
 
     fn own(&self, names: &[&str], region: Option<&str>) -> Option<&ServiceOverride> {
-        let is_here =
-            |own: &&ServiceOverride| region.is_none_or(|region| own.region.trim() == region);
+        let is_here = |service_override: &&ServiceOverride| {
+            region.is_none_or(|region| service_override.region.trim() == region)
+        };
         let of_name = |name: &&str| {
             self.overrides
                 .iter()
                 .filter(is_here)
-                .find(|own| own.service.trim().eq_ignore_ascii_case(name))
+                .find(|service_override| service_override.service.trim().eq_ignore_ascii_case(name))
         };
         names.iter().find_map(of_name)
     }

@@ -73,12 +73,12 @@ impl Profile {
 
     /// Adds the keys of one profile. Settings of a nested level, which are indented, are left out.
     fn add(&mut self, text: &str, is_config: bool, name: &str) {
-        let own = if is_config && name != "default" {
+        let prefix = if is_config && name != "default" {
             "profile "
         } else {
             ""
         };
-        let own = [format!("{own}{name}"), format!("profile {name}")];
+        let section_names = [format!("{prefix}{name}"), format!("profile {name}")];
         let mut is_wanted = false;
         for line in text
             .lines()
@@ -89,7 +89,7 @@ impl Profile {
                 .and_then(|rest| rest.split(']').next())
             {
                 let section = section.split_whitespace().collect::<Vec<_>>().join(" ");
-                is_wanted = own[..1 + usize::from(is_config)].contains(&section);
+                is_wanted = section_names[..1 + usize::from(is_config)].contains(&section);
             } else if let Some((key, value)) = line.split_once('=').filter(|_| is_wanted) {
                 let value = value
                     .split(" #")

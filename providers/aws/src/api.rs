@@ -148,25 +148,25 @@ impl Api {
             return Ok(configured);
         }
         let help = "set VPC, KubernetesClusterID and SubnetID or RoleARN in [Global] to run outside of the VPC";
-        let own = self.own_instance().await.map_err(|error| {
+        let instance = self.own_instance().await.map_err(|error| {
             error.context(format!(
                 "cannot find the instance that the program runs on; {help}"
             ))
         })?;
         let tagged = match &configured.cluster {
             Some(_) => None,
-            None => cluster_of(&own.tag_set)?,
+            None => cluster_of(&instance.tag_set)?,
         };
         let is_legacy =
             configured.is_legacy || tagged.as_ref().is_some_and(|(_, is_legacy)| *is_legacy);
         let cluster = configured.cluster.or(tagged.map(|(id, _)| id));
         let subnet = if configured.subnet.is_empty() {
-            own.subnet_id
+            instance.subnet_id
         } else {
             configured.subnet
         };
         let vpc = if configured.vpc.is_empty() {
-            own.vpc_id
+            instance.vpc_id
         } else {
             configured.vpc
         };
@@ -188,11 +188,12 @@ impl Api {
             .ec2
             .read(Query::new("DescribeInstances").set("InstanceId", [&id]))
             .await?;
-        let mut own = answer
+        let mut instances = answer
             .reservation_set
             .into_iter()
             .flat_map(|own_reservation| own_reservation.instances_set);
-        own.next()
+        instances
+            .next()
             .ok_or_else(|| Error::other(format!("EC2 does not know instance {id} (yet)")))
     }
 }

@@ -181,8 +181,8 @@ fn check_place(provider_id: &str, region: Option<&str>) -> Result<()> {
         .map(|(zone, _)| zone)
         .and_then(region_of);
     match (zone, region) {
-        (Some(there), Some(ours)) if there != ours => Err(Error::invalid(format!(
-            "provider ID {provider_id:?} names region {there}, but the configuration is for region {ours}: it is unknown if the \
+        (Some(other_region), Some(ours)) if other_region != ours => Err(Error::invalid(format!(
+            "provider ID {provider_id:?} names region {other_region}, but the configuration is for region {ours}: it is unknown if the \
              instance exists"
         ))),
         _ => Ok(()),

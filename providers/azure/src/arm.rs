@@ -491,14 +491,17 @@ pub(crate) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
 }
 
 /// Writes `wanted` over an object: fields that `wanted` does not have stay, and `null` removes a field.
-pub(crate) fn overlay(there: &mut Value, wanted: &Value) {
-    match (there, wanted) {
-        (Value::Object(there), Value::Object(wanted)) => {
+pub(crate) fn overlay(existing: &mut Value, wanted: &Value) {
+    match (existing, wanted) {
+        (Value::Object(existing_fields), Value::Object(wanted)) => {
             for (key, value) in wanted {
                 if value.is_null() {
-                    there.remove(key);
+                    existing_fields.remove(key);
                 } else {
-                    overlay(there.entry(key.clone()).or_insert(Value::Null), value);
+                    overlay(
+                        existing_fields.entry(key.clone()).or_insert(Value::Null),
+                        value,
+                    );
                 }
             }
         }

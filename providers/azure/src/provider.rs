@@ -94,10 +94,10 @@ fn arm(
             tenant,
         )))
     };
-    let own = tokens(&file.tenant_id);
+    let own_tokens = tokens(&file.tenant_id);
     let is_one_tenant = file.network_tenant.is_empty() || file.network_tenant == file.tenant_id;
     let network = match is_one_tenant {
-        true => Arc::clone(&own),
+        true => Arc::clone(&own_tokens),
         false => tokens(&file.network_tenant),
     };
     let retry_policy = RetryPolicy {
@@ -119,7 +119,11 @@ fn arm(
     ];
     let series = GoSeries::new(config, &setup.metrics);
     let client = |lane: usize, writes: bool| {
-        let tokens = if is_of_nodes(lane) { &own } else { &network };
+        let tokens = if is_of_nodes(lane) {
+            &own_tokens
+        } else {
+            &network
+        };
         let session = tokens.session(|token: &Token| Ok(Arc::clone(&token.access)));
         let http = Transport::of_session(session)
             .setup(setup)
@@ -175,10 +179,10 @@ impl Azure {
     fn parts_of(&self, setup: &Setup, secret: Option<&ConfigSecret>) -> Result<Parts> {
         let config = Arc::new(Config::read(setup)?);
         let cluster = self.cluster.clone();
-        let own = Arc::clone(&self.change);
+        let own_change = Arc::clone(&self.change);
         let its_setup = setup.clone();
         let connect: Connect =
-            Arc::new(move |base: &str| own(Transport::builder(base).setup(&its_setup)));
+            Arc::new(move |base: &str| own_change(Transport::builder(base).setup(&its_setup)));
         let arm = Arc::new(arm(&config, setup, &connect, secret, |http| {
             (self.change)(http)
         })?);

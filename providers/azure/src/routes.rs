@@ -121,7 +121,9 @@ impl RouteCloud for RouteTable {
                 .iter_mut()
                 .find(|object| text(object, "/name").eq_ignore_ascii_case(&name))
             {
-                Some(there) => crate::arm::overlay(place(there, &["properties"]), &wanted),
+                Some(existing_route) => {
+                    crate::arm::overlay(place(existing_route, &["properties"]), &wanted);
+                }
                 None => all.push(json!({"name": name, "properties": wanted})),
             }
             match all.len() {

@@ -122,7 +122,7 @@ impl Config {
                 ));
             }
         }
-        let own =
+        let configured_keys =
             [&ACCESS_KEY_ID, &SECRET_ACCESS_KEY].map(|key| keys.get(key).map(ValueOrFile::value));
         let [id, secret, token] = [&KEY_ID_VARIABLE, &SECRET_VARIABLE, &TOKEN_VARIABLE]
             .map(|variable| variables.secret(variable).map(ValueOrFile::from));
@@ -130,7 +130,7 @@ impl Config {
             .get(&PLUGIN_TOKEN)
             .map(PathBuf::from)
             .unwrap_or_default();
-        let credentials = match (own, [id, secret]) {
+        let credentials = match (configured_keys, [id, secret]) {
             _ if is_offline => Credentials::Offline,
             ([Some(id), Some(secret)], _) => Credentials::Keys(id, secret, None),
             ([None, None], [Some(id), Some(secret)]) => Credentials::Keys(id, secret, token),

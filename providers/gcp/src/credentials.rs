@@ -99,8 +99,8 @@ impl Credentials {
         match &self.config.tokens {
             TokenSource::Metadata => Ok((self.metadata(METADATA_TOKEN).await?.json()?, None)),
             TokenSource::Url(url, body) => {
-                let own: Token = self.metadata(METADATA_TOKEN).await?.json()?;
-                let call = bearer(Call::post("", &[]).json(body), &own).reading();
+                let own_token: Token = self.metadata(METADATA_TOKEN).await?.json()?;
+                let call = bearer(Call::post("", &[]).json(body), &own_token).reading();
                 let token = self.at(url)?.read(call).await;
                 token_requested(&*self.metrics, token.is_err());
                 Ok((token?, None))
@@ -139,12 +139,15 @@ impl Credentials {
             }
             "authorized_user" => {
                 let keys = ["client_id", "client_secret", "refresh_token"];
-                let own: Vec<_> = keys
+                let own_keys: Vec<_> = keys
                     .into_iter()
                     .map(|key| Ok((key, text(key)?)))
                     .collect::<Result<_>>()?;
-                self.submit(uri, &[&[("grant_type", "refresh_token")], &*own].concat())
-                    .await
+                self.submit(
+                    uri,
+                    &[&[("grant_type", "refresh_token")], &*own_keys].concat(),
+                )
+                .await
             }
             "external_account" => {
                 let subject = self.subject(&account["credential_source"]).await?;

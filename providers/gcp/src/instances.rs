@@ -190,11 +190,11 @@ fn unreachable_zones(zones: &[String]) -> Error {
 
 impl Api {
     /// Returns `true` if Nodes may be in a zone.
-    fn is_managed(&self, own: &str, zone: &str) -> bool {
+    fn is_managed(&self, own_zone: &str, zone: &str) -> bool {
         if self.config.is_regional {
-            region(zone) == region(own)
+            region(zone) == region(own_zone)
         } else {
-            zone == own
+            zone == own_zone
         }
     }
 
@@ -296,11 +296,11 @@ impl Api {
             found.and_then(|(reading, missing)| Ok((reading.complete()?.into_items(), missing)));
         let answer = |id: &String| {
             let (all, missing) = found.as_ref().map_err(Error::clone)?;
-            let own = all.iter().find(|instance| instance.id() == *id).cloned();
+            let own_instance = all.iter().find(|instance| instance.id() == *id).cloned();
             let zone = id.rsplit('/').nth(1).unwrap_or_default();
-            match own.is_none() && missing.iter().any(|scope| last_part(scope) == zone) {
+            match own_instance.is_none() && missing.iter().any(|scope| last_part(scope) == zone) {
                 true => Err(unreachable_zones(missing)),
-                false => Ok(own),
+                false => Ok(own_instance),
             }
         };
         ids.iter().map(answer).collect()
@@ -397,9 +397,13 @@ impl MachineSource for Source {
         }
         let (project, id) = path.split_once('/').unwrap_or(("", path));
         // An instance of the same name in the Nodes' own project is another one.
-        match self.api.known_project().filter(|own| *own != project) {
-            Some(own) => Err(Error::invalid(format!(
-                "provider ID {provider_id:?} is of project {project}, and project-id is {own}; set --enable-multi-project if Nodes are in both"
+        match self
+            .api
+            .known_project()
+            .filter(|own_project| *own_project != project)
+        {
+            Some(own_project) => Err(Error::invalid(format!(
+                "provider ID {provider_id:?} is of project {project}, and project-id is {own_project}; set --enable-multi-project if Nodes are in both"
             ))),
             None => Ok(id),
         }

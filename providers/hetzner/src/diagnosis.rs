@@ -103,7 +103,7 @@ impl Hetzner {
                 return vec![Finding::failure("network", error.to_string(), remedy)];
             }
         };
-        let there = Finding::ok(
+        let network_exists = Finding::ok(
             "network",
             format!("{:?} ({}), {}", found.name, found.id, found.ip_range),
         );
@@ -120,7 +120,7 @@ impl Hetzner {
                 "outside of Hetzner Cloud there is no metadata service: run doctor where the manager runs",
             ),
         };
-        vec![there, attached]
+        vec![network_exists, attached]
     }
 
     async fn load_balancer_type(&self, defaults: &Defaults) -> Option<Finding> {

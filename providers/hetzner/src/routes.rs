@@ -246,7 +246,7 @@ impl RouteCloud for NetworkRoutes {
             .iter()
             .find(|other_route| other_route.has_destination_of(route))
         {
-            Some(there) if there.is_same(route) => return Ok(()),
+            Some(existing_route) if existing_route.is_same(route) => return Ok(()),
             Some(other) => self.send(REMOVE, other).await?,
             None => {}
         }

@@ -63,14 +63,14 @@ struct LinodeAnswer {
 
 impl Linode {
     fn new(answer: LinodeAnswer, vpc: &[VpcAddress]) -> Self {
-        let own = || {
+        let vpc_addresses = || {
             vpc.iter()
                 .filter(|address| address.linode_id == Some(answer.id))
         };
         Self {
             id: answer.id.to_string().into(),
-            vpc_ipv4: own().filter_map(VpcAddress::ipv4).collect(),
-            vpc_ipv6: own().flat_map(VpcAddress::ipv6).collect(),
+            vpc_ipv4: vpc_addresses().filter_map(VpcAddress::ipv4).collect(),
+            vpc_ipv6: vpc_addresses().flat_map(VpcAddress::ipv6).collect(),
             label: answer.label,
             is_off: ["offline", "shutting_down", "stopped", "billing_suspension"]
                 .contains(&&*answer.status),

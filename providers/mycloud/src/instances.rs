@@ -148,17 +148,18 @@ impl MachineSource for Api {
         let rest = provider_id
             .strip_prefix(NAME)
             .and_then(|rest| rest.strip_prefix("://"));
-        let (own, id) = match rest.map(|rest| rest.split_once('/').unwrap_or((&**region, rest))) {
-            Some((own, id)) if !id.is_empty() && !id.contains('/') => (own, id),
-            _ => {
-                return Err(Error::invalid(format!(
-                    "provider ID {provider_id:?} is not of the form {NAME}://<region>/<id>"
-                )));
-            }
-        };
-        if own != region {
+        let (region_of_id, id) =
+            match rest.map(|rest| rest.split_once('/').unwrap_or((&**region, rest))) {
+                Some((own, id)) if !id.is_empty() && !id.contains('/') => (own, id),
+                _ => {
+                    return Err(Error::invalid(format!(
+                        "provider ID {provider_id:?} is not of the form {NAME}://<region>/<id>"
+                    )));
+                }
+            };
+        if region_of_id != region {
             return Err(Error::invalid(format!(
-                "provider ID {provider_id:?} is of region {own:?}, and not of {region:?}"
+                "provider ID {provider_id:?} is of region {region_of_id:?}, and not of {region:?}"
             )));
         }
         Ok(id)
@@ -169,13 +170,13 @@ impl MachineSource for Api {
         let vpc = self.config.settings.get(&VPC_ID);
         let is_own =
             |nic: &&Nic| nic.primary || vpc.as_ref().is_none_or(|vpc| **vpc == *nic.vpc_id);
-        let own = families.flat_map(|family| {
+        let own_addresses = families.flat_map(|family| {
             let nics = instance.nics().filter(is_own);
             nics.filter_map(move |nic| if family == "ipv6" { nic.ipv6 } else { nic.ipv4 })
         });
         let public = instance.nics().filter_map(|nic| nic.eip);
         let addresses = Addresses::default()
-            .internal(own)
+            .internal(own_addresses)
             .external(public, AddressFamily::Dualstack)
             .build();
         let hostname = Addresses::of(&instance.hostname).build();

@@ -417,7 +417,7 @@ pub(crate) fn profile(path: &std::path::Path, name: &str) -> Result<BTreeMap<Str
     let text = cloud_provider::files::read_to_string(path)
         .map_err(|error| Error::unauthorized(format!("{shown} cannot be read: {error}")))?;
     let mut section = String::new();
-    let mut own = BTreeMap::new();
+    let mut service_settings = BTreeMap::new();
     let mut defaults = BTreeMap::new();
     for line in text
         .lines()
@@ -431,7 +431,7 @@ pub(crate) fn profile(path: &std::path::Path, name: &str) -> Result<BTreeMap<Str
             header.trim().clone_into(&mut section);
         } else if let Some((key, value)) = line.split_once('=') {
             let of = if section == name {
-                &mut own
+                &mut service_settings
             } else {
                 &mut defaults
             };
@@ -440,7 +440,7 @@ pub(crate) fn profile(path: &std::path::Path, name: &str) -> Result<BTreeMap<Str
             }
         }
     }
-    defaults.append(&mut own);
+    defaults.append(&mut service_settings);
     if defaults.is_empty() {
         Err(Error::unauthorized(format!(
             "{shown} has no profile {name:?}"

@@ -205,7 +205,7 @@ impl KeySource {
         let key = read("/identity/key.pem").await?;
         let intermediate = read("/identity/intermediate.pem").await?;
         let (tenancy, fingerprint) = leaf(&certificate)?;
-        let own = SigningKey {
+        let federation_key = SigningKey {
             id: format!("{tenancy}/fed-x509-sha256/{fingerprint}").into(),
             pair: read_key(&key, None)?,
         };
@@ -217,7 +217,7 @@ impl KeySource {
         let base = self.region.url("auth", false).await?;
         let http = Transport::builder(base)
             .connector(Arc::clone(&self.connector))
-            .signer(Arc::new(Federation(own)));
+            .signer(Arc::new(Federation(federation_key)));
         let answer: TokenAnswer = http
             .build()?
             .read(Call::post("/v1/x509", &[]).json(&body).reading())

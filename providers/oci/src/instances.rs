@@ -113,8 +113,8 @@ impl Source {
     /// Returns the region of an instance, if that is another one than the cluster's: the API does not show it.
     async fn other_region(&self, id: &str) -> Option<&'static str> {
         let theirs = region_of(id)?;
-        let own = self.api.region.name().await.ok()?;
-        (theirs != own).then_some(theirs)
+        let own_region = self.api.region.name().await.ok()?;
+        (theirs != own_region).then_some(theirs)
     }
 
     pub(crate) async fn answer(

@@ -142,19 +142,19 @@ impl FlexRanges {
                 api["id"].to_string()
             })
             .await?;
-        let own: Vec<_> = all
+        let own_addresses: Vec<_> = all
             .complete()?
             .into_items()
             .into_iter()
             .filter(|object| object["freeformTags"].get(TAG).is_some())
             .collect();
-        let block = match &own[..] {
+        let block = match &own_addresses[..] {
             [] => self.create(path, vnic, wanted, is_ipv6).await?,
             [one] => one.clone(),
             _ => {
                 return Ok(Err(format!(
                     "VNIC {vnic} has {} address blocks with the tag {TAG}: remove all but one",
-                    own.len()
+                    own_addresses.len()
                 )));
             }
         };

@@ -85,19 +85,19 @@ pub(crate) fn base(
         return Ok(service.base(&text(found, "url")));
     }
     let region_of = |object: &Value| object["region"].as_str().unwrap_or("no region").to_owned();
-    let mut there: Vec<_> = endpoints
+    let mut known_regions: Vec<_> = endpoints
         .iter()
         .map(|endpoint| format!("{} in {}", text(endpoint, "interface"), region_of(endpoint)))
         .collect();
-    there.sort_unstable();
-    there.dedup();
-    let there = match there.is_empty() {
+    known_regions.sort_unstable();
+    known_regions.dedup();
+    let known_regions = match known_regions.is_empty() {
         true => "it has none of that kind".to_owned(),
-        false => format!("it has {}", there.join(", ")),
+        false => format!("it has {}", known_regions.join(", ")),
     };
     let region = region.map_or_else(String::new, |region| format!(" in region {region:?}"));
     Err(Error::invalid(format!(
-        "Keystone's catalogue has no {interface} endpoint of {kind}{region}: {there}; check `region` and `os-endpoint-type` in [Global]"
+        "Keystone's catalogue has no {interface} endpoint of {kind}{region}: {known_regions}; check `region` and `os-endpoint-type` in [Global]"
     )))
 }
 

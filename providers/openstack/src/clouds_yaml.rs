@@ -74,15 +74,15 @@ impl Clouds {
             None => only(if clouds.is_empty() { &secure } else { &clouds })
                 .map_err(|why| format!("{shown}: {why}"))?,
         };
-        let own = clouds.remove(&cloud);
+        let own_cloud = clouds.remove(&cloud);
         let secret = secure.remove(&cloud);
-        if own.is_none() && secret.is_none() {
+        if own_cloud.is_none() && secret.is_none() {
             return Err(format!(
                 "{shown}: there is no cloud {cloud:?}; there are: {}",
                 names(&clouds)
             ));
         }
-        let mut entry = own.unwrap_or_default();
+        let mut entry = own_cloud.unwrap_or_default();
         if let Some(profile) = ["profile", "cloud"]
             .iter()
             .find_map(|key| entry.get(key)?.as_str().map(str::to_owned))

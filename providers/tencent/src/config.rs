@@ -117,7 +117,7 @@ impl Config {
         let region = either(&REGION, &ENV_REGION);
         let vpc = either(&VPC, &ENV_VPC);
         let route_table = either(&ROUTE_TABLE, &ENV_ROUTE_TABLE);
-        let own = (
+        let configured_keys = (
             either(&SECRET_ID, &ENV_SECRET_ID),
             either(&SECRET_KEY, &ENV_SECRET_KEY),
         );
@@ -125,7 +125,7 @@ impl Config {
             variables.get(&SDK_SECRET_ID),
             variables.get(&SDK_SECRET_KEY),
         );
-        let key = match (own, of_sdk) {
+        let key = match (configured_keys, of_sdk) {
             ((Some(id), Some(key)), _) => Some((id, key.into(), None)),
             ((None, None), (Some(id), Some(key))) => Some((
                 id,

@@ -121,8 +121,8 @@ impl RouteCloud for ClusterRoutes {
             Err(error)
                 if error.is_conflict() || error.code().contains("CidrConflictWithOtherRoute") =>
             {
-                let there = self.entries().await?;
-                let other = there.iter().find(|other_route| {
+                let existing_routes = self.entries().await?;
+                let other = existing_routes.iter().find(|other_route| {
                     other_route.has_destination_of(route) && !other_route.is_same(route)
                 });
                 let Some(other) = other else {

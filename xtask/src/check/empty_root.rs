@@ -96,17 +96,17 @@ mod tests {
 
     #[test]
     fn program_of_this_test_is_dynamic_and_of_one_architecture() {
-        let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let own_binary = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         let [same, other] = match Architecture::Amd64.is_own() {
             true => [Architecture::Amd64, Architecture::Arm64],
             false => [Architecture::Arm64, Architecture::Amd64],
         };
         assert_eq!(
-            ensure_static(&own, same).unwrap_err().to_string(),
+            ensure_static(&own_binary, same).unwrap_err().to_string(),
             "the program needs a dynamic linker"
         );
         assert!(
-            ensure_static(&own, other)
+            ensure_static(&own_binary, other)
                 .unwrap_err()
                 .to_string()
                 .starts_with("the program is for machine")

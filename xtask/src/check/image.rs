@@ -220,10 +220,10 @@ pub(super) fn read(layout: &Path, entry: &Value) -> Result<Image> {
     let manifest = document(layout, entry)?;
     let image = document(layout, &manifest["config"])?;
     let named = &entry["platform"]["architecture"];
-    let own = &image["architecture"];
+    let own_architecture = &image["architecture"];
     ensure!(
-        named.is_null() || named == own,
-        "the index names the architecture {named}, and the image {own}"
+        named.is_null() || named == own_architecture,
+        "the index names the architecture {named}, and the image {own_architecture}"
     );
     ensure!(
         manifest["layers"]

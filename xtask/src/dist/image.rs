@@ -69,13 +69,14 @@ pub(super) fn write_layout(
 
 /// Writes an archive of the image for this machine from a file system that `deploy/image/layout` has made.
 pub(crate) fn archive(project: &Project, root: &Path, archive: &Path) -> Result<()> {
-    let own = Architecture::ALL
+    let own_architecture = Architecture::ALL
         .into_iter()
         .find(|architecture| architecture.is_own());
-    let own = own.context("the image is for amd64 and arm64, not for this machine")?;
+    let own_architecture =
+        own_architecture.context("the image is for amd64 and arm64, not for this machine")?;
     let mut layout = Layout::new();
     let layer = tarball::gzip(&tarball::tar(&tarball::read_folder(root)?, project.epoch)?)?;
-    let descriptor = layout.image(project, &container(project)?, own, &layer)?;
+    let descriptor = layout.image(project, &container(project)?, own_architecture, &layer)?;
     write(
         archive,
         tarball::tar(&layout.end(&descriptor)?, project.epoch)?,

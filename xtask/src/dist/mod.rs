@@ -86,11 +86,11 @@ pub(crate) fn make(project: &Project, arguments: &DistArguments) -> Result<()> {
             )?,
         ));
     }
-    let own = built
+    let own_binary = built
         .iter()
         .find(|(architecture, _)| architecture.is_own())
         .context("no binary of this machine")?;
-    let documents = archive::documents(&own.1)?;
+    let documents = archive::documents(&own_binary.1)?;
 
     say("reading licences and dependencies");
     let graph = dependencies::read(project, &architectures, &arguments.features)?;
@@ -144,15 +144,15 @@ pub(crate) fn make(project: &Project, arguments: &DistArguments) -> Result<()> {
 
 /// Writes the licences that the image has, for a program of this machine's architecture with these features.
 pub(crate) fn write_licences(project: &Project, features: &str, out: &Path) -> Result<()> {
-    let own: BTreeSet<_> = Architecture::ALL
+    let own_architecture: BTreeSet<_> = Architecture::ALL
         .into_iter()
         .filter(|architecture| architecture.is_own())
         .collect();
     ensure!(
-        !own.is_empty(),
+        !own_architecture.is_empty(),
         "the image is for amd64 and arm64, not for this machine"
     );
-    let graph = dependencies::read(project, &own, features)?;
+    let graph = dependencies::read(project, &own_architecture, features)?;
     write(&out.join("LICENSE"), read(&project.root.join("LICENSE"))?)?;
     write(&out.join(LICENCES), licences::text(&graph)?)?;
     write(&out.join(RUST_LICENCES), licences::rust()?)

@@ -19,7 +19,7 @@ pub(super) fn document(
     graph: &Graph,
     arguments: &DistArguments,
 ) -> Result<Vec<u8>> {
-    let own = graph
+    let program_crate = graph
         .crates
         .iter()
         .find(|((name, _), _)| name == PROGRAM)
@@ -27,7 +27,7 @@ pub(super) fn document(
     let mut components = Vec::new();
     let mut dependencies = Vec::new();
     for (key, package) in &graph.crates {
-        if key != own.0 {
+        if key != program_crate.0 {
             components.push(component("library", key, package, graph));
         }
         let on: Vec<String> = graph.edges[key]
@@ -43,7 +43,7 @@ pub(super) fn document(
         "metadata": {
             "timestamp": project.created(),
             "tools": {"components": [{"type": "application", "name": "xtask", "version": project.version}]},
-            "component": component("application", own.0, own.1, graph),
+            "component": component("application", program_crate.0, program_crate.1, graph),
             "properties": [
                 {"name": "ccm-rs:revision", "value": project.shown_revision()},
                 {"name": "ccm-rs:profile", "value": arguments.profile},
@@ -119,15 +119,15 @@ mod tests {
             folder: PathBuf::new(),
             checksum: checksum.map(str::to_owned),
         };
-        let own = (PROGRAM.to_owned(), "1.2.3".to_owned());
+        let program_key = (PROGRAM.to_owned(), "1.2.3".to_owned());
         let other = ("zstd".to_owned(), "2.0.1+1.5.7".to_owned());
         Graph {
             crates: BTreeMap::from([
-                (own.clone(), package(None)),
+                (program_key.clone(), package(None)),
                 (other.clone(), package(Some("ab"))),
             ]),
             edges: BTreeMap::from([
-                (own, BTreeSet::from([other.clone()])),
+                (program_key, BTreeSet::from([other.clone()])),
                 (other, BTreeSet::new()),
             ]),
         }

@@ -54,10 +54,10 @@ pub fn from_metadata(metadata: &InstanceMetadata, current: &StringMap) -> BTreeM
             continue;
         }
         match current.get(key) {
-            Some(own) if own != value => {
+            Some(current_value) if current_value != value => {
                 tracing::warn!(
                     key,
-                    node = own,
+                    node = current_value,
                     cloud = value,
                     "discarding an additional label: the node has another value"
                 );

@@ -164,11 +164,11 @@ mod tests {
 
     #[test]
     fn an_existing_provider_id_is_kept_silently() {
-        let mut own = fresh();
-        own.provider_id = "p://other".into();
-        let patch = Initialization::plan(&own, metadata())
+        let mut other_node = fresh();
+        other_node.provider_id = "p://other".into();
+        let patch = Initialization::plan(&other_node, metadata())
             .unwrap()
-            .patch(&own)
+            .patch(&other_node)
             .unwrap()
             .unwrap();
         assert_eq!(patch["spec"].get("providerID"), None);

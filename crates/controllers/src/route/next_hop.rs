@@ -13,12 +13,15 @@ use cloud_provider::{Node, NodeAddress, Route};
 #[must_use]
 pub(super) fn leads_to(route: &Route, node: &Node) -> bool {
     let hops = &route.target_node_addresses;
-    let own = &node.addresses;
+    let node_addresses = &node.addresses;
     match route.owned {
         _ if !route.enable_node_addresses => true,
-        None => own.len() == hops.len() && own.iter().all(|address| hops.contains(address)),
+        None => {
+            node_addresses.len() == hops.len()
+                && node_addresses.iter().all(|address| hops.contains(address))
+        }
         Some(_) => hops.iter().all(|hop| {
-            let mut of_its_kind = own
+            let mut of_its_kind = node_addresses
                 .iter()
                 .filter(|address| address.kind == hop.kind)
                 .peekable();

@@ -139,8 +139,8 @@ impl Managers {
     pub(crate) fn take_over(&mut self, manager: Option<&Manager>, comparison: &Comparison) {
         let set = comparison.set_fields();
         for entry in &mut self.0 {
-            let own = manager.is_some_and(|manager| entry.manager.is_same(manager));
-            if !own {
+            let is_own_manager = manager.is_some_and(|manager| entry.manager.is_same(manager));
+            if !is_own_manager {
                 entry.fields = entry.fields.difference(&set);
                 entry.fields = entry.fields.difference(&comparison.removed);
             }

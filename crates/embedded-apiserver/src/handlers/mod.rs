@@ -71,7 +71,7 @@ impl Call<'_> {
     pub(crate) fn answer(&self, code: u16, stored: &Stored, warnings: &[String]) -> Response<Body> {
         let mut response = respond(self.form, code, self.view().object(stored, true));
         let is_write = matches!(self.request.verb, Verb::Create | Verb::Update | Verb::Patch);
-        let own = if is_write {
+        let own_warnings = if is_write {
             validation::warnings(
                 self.resource(),
                 self.subresource(),
@@ -80,7 +80,7 @@ impl Call<'_> {
         } else {
             Vec::new()
         };
-        for warning in warnings.iter().chain(&own) {
+        for warning in warnings.iter().chain(&own_warnings) {
             let text = format!(
                 "299 - \"{}\"",
                 warning.replace('\\', "\\\\").replace('"', "\\\"")

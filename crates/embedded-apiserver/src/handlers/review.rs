@@ -138,11 +138,11 @@ fn rules(call: &Call<'_>, object: &Value) -> Result<Value, ApiError> {
     }
     let everything = json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]});
     let all_paths = json!({"verbs": ["*"], "nonResourceURLs": ["*"]});
-    let own = json!([
+    let own_rules = json!([
         {"verbs": ["create"], "apiGroups": ["authorization.k8s.io"], "resources": ["selfsubjectaccessreviews", "selfsubjectrulesreviews"]},
         {"verbs": ["create"], "apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"]},
     ]);
-    let mut resource_rules = own.as_array().cloned().unwrap_or_default();
+    let mut resource_rules = own_rules.as_array().cloned().unwrap_or_default();
     let mut path_rules = vec![
         json!({"verbs": ["get"], "nonResourceURLs": ["/healthz", "/livez", "/readyz", "/version", "/version/"]}),
         json!({"verbs": ["get"], "nonResourceURLs": ["/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*", "/readyz", "/version", "/version/"]}),

@@ -69,10 +69,10 @@ pub(super) fn check_name(call: &Call<'_>, object: &mut serde_json::Value) -> Res
         )));
     }
     if let Some(namespace) = &call.target.namespace {
-        let own = metadata["namespace"].as_str().unwrap_or_default();
-        if own.is_empty() {
+        let own_namespace = metadata["namespace"].as_str().unwrap_or_default();
+        if own_namespace.is_empty() {
             metadata["namespace"] = json!(namespace);
-        } else if own != namespace {
+        } else if own_namespace != namespace {
             return Err(ApiError::bad_request(
                 "the namespace of the provided object does not match the namespace sent on the request",
             ));

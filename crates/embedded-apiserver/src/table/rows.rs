@@ -157,9 +157,9 @@ fn external_address(service: &Value) -> String {
 }
 
 fn event(event: &Value, name: Value, now: i64) -> Vec<Value> {
-    let own = since(&event["eventTime"], now);
+    let event_time = since(&event["eventTime"], now);
     let first = if event["firstTimestamp"].is_null() {
-        own
+        event_time
     } else {
         since(&event["firstTimestamp"], now)
     };

@@ -97,10 +97,11 @@ pub(super) fn lease(lease: &Value) -> Vec<StatusCause> {
 
 pub(super) fn event(event: &Value) -> Vec<StatusCause> {
     let object = &event["involvedObject"];
-    let own = text(&event["metadata"], "namespace");
+    let own_namespace = text(&event["metadata"], "namespace");
     let of = text(object, "namespace");
     // Events about cluster-scoped objects are in the default namespace.
-    if (of.is_empty() && own != "default" && own != "kube-system") || (!of.is_empty() && of != own)
+    if (of.is_empty() && own_namespace != "default" && own_namespace != "kube-system")
+        || (!of.is_empty() && of != own_namespace)
     {
         return vec![StatusCause::invalid(
             "involvedObject.namespace",

@@ -54,7 +54,12 @@ fn described(program: &Program) -> Command {
         command::prepare(command, program).mut_args(|flag| with_values(flag, program))
     };
     let top = complete(Command::new(program.name()).args(flags()));
-    let is_own = |name: &str| program.subcommands.iter().any(|own| own.get_name() == name);
+    let is_own = |name: &str| {
+        program
+            .subcommands
+            .iter()
+            .any(|subcommand| subcommand.get_name() == name)
+    };
     let top = top.subcommands(&program.subcommands);
     SUBCOMMANDS
         .iter()

@@ -129,9 +129,9 @@ impl Flags {
 
     /// Returns notices about vendors' flags that are set.
     fn vendors_flags(&self) -> Vec<String> {
-        let own = |name: &str| self.vendor.iter().any(|flag| flag.name == name);
+        let is_vendor_flag = |name: &str| self.vendor.iter().any(|flag| flag.name == name);
         let given = provider_flags::all()
-            .filter(|flag| self.command_line.has(flag.name) && !own(flag.name));
+            .filter(|flag| self.command_line.has(flag.name) && !is_vendor_flag(flag.name));
         given
             .filter_map(|flag| Some((flag.name, flag.inert_reason(&self.cloud.cloud_provider)?)))
             .map(|(name, reason)| format!("--{name} has no effect here: {reason}"))

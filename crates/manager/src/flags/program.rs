@@ -313,7 +313,7 @@ impl Program {
     /// Adds the program's defaults and flags to a clap command.
     pub(super) fn apply(&self, command: Command) -> Command {
         let command = self.flags.iter().fold(command, |command, flag| {
-            let own = |argument: Arg| {
+            let with_help = |argument: Arg| {
                 let argument = argument.hide(false).help(flag.help).help_heading(self.name);
                 argument.default_value(flag.default).value_name("VALUE")
             };
@@ -322,9 +322,9 @@ impl Program {
                 .get_arguments()
                 .any(|argument| argument.get_id() == flag.name)
             {
-                command.mut_arg(flag.name, own)
+                command.mut_arg(flag.name, with_help)
             } else {
-                command.arg(own(Arg::new(flag.name).long(flag.name)))
+                command.arg(with_help(Arg::new(flag.name).long(flag.name)))
             }
         });
         command.mut_args(|argument| {
@@ -354,9 +354,9 @@ fn base_name(path: &OsStr) -> String {
 /// without an entry point name the program there; this image's entry point is then the first argument, and the name of
 /// the program the second. Flags of a wrapper may precede the path. `own` is the name of the program itself. Other
 /// arguments are returned unchanged.
-pub(crate) fn without_entry_point(arguments: Vec<OsString>, own: &str) -> Vec<OsString> {
+pub(crate) fn without_entry_point(arguments: Vec<OsString>, own_name: &str) -> Vec<OsString> {
     let is_program = |name: &str| {
-        name == own || name == PLUGIN || PROGRAMS.iter().any(|(known, ..)| *known == name)
+        name == own_name || name == PLUGIN || PROGRAMS.iter().any(|(known, ..)| *known == name)
     };
     let wrapper = arguments
         .iter()

@@ -310,8 +310,9 @@ pub(super) fn is_shared_with(name: &str, provider: &str) -> bool {
 /// Returns the names of the flags that the provider of this name gets in `Setup::flags`, each with an example value.
 #[must_use]
 pub fn read_by(provider: &str) -> Vec<(&'static str, &'static str)> {
-    let own = all().filter(|flag| flag.effect == Effect::Read && flag.is_read_by(provider));
-    let own = own.map(|flag| (flag.name, flag.kind.example()));
+    let provider_flags =
+        all().filter(|flag| flag.effect == Effect::Read && flag.is_read_by(provider));
+    let flag_examples = provider_flags.map(|flag| (flag.name, flag.kind.example()));
     let shared = SHARED
         .iter()
         .filter(|(_, providers)| providers.contains(&provider));
@@ -320,5 +321,5 @@ pub fn read_by(provider: &str) -> Vec<(&'static str, &'static str)> {
         "cidr-allocator-type" => (*name, "CloudAllocator"),
         _ => (*name, "*,tagging"),
     });
-    own.chain(shared).collect()
+    flag_examples.chain(shared).collect()
 }

@@ -101,11 +101,11 @@ pub fn difference<'a, I>(
     present: &'a [(I, Rule)],
 ) -> Difference<'a, I> {
     let is_own = |rule: &Rule| rule.owner.as_deref() == owner;
-    let own = present.iter().filter(|(_, rule)| is_own(rule));
+    let own_rules = present.iter().filter(|(_, rule)| is_own(rule));
     let wanted: Vec<&Rule> = wanted.iter().filter(|rule| is_own(rule)).collect();
     let allowed = normalized_of(&wanted);
     let (mut kept, surplus): (Vec<_>, Vec<_>) =
-        own.partition(|(_, rule)| is_covered(rule, &allowed));
+        own_rules.partition(|(_, rule)| is_covered(rule, &allowed));
     let mut add: Vec<&Rule> = Vec::new();
     let covered = normalized_of(&kept.iter().map(|(_, rule)| rule).collect::<Vec<_>>());
     for (at, rule) in wanted.iter().enumerate() {

@@ -200,13 +200,13 @@ impl ResourceGraph {
 
     /// Wants settings of a resource as they are `seen`, if the resource is in both states.
     pub fn keep(&mut self, seen: &Self, resource: &ResourceKey, settings: &[&'static str]) {
-        let (Some(wanted), Some(there)) =
+        let (Some(wanted), Some(observed_settings)) =
             (self.resources.get(resource), seen.resources.get(resource))
         else {
             return;
         };
         let kept = settings.iter().fold(wanted.clone(), |all, setting| {
-            all.set(*setting, there.get(setting))
+            all.set(*setting, observed_settings.get(setting))
         });
         self.resources.insert(resource.clone(), kept);
     }

@@ -170,12 +170,12 @@ impl Identity<'_> {
 
 /// Returns `true` if the load balancer has one of these addresses or host names.
 fn is_at(actual: &ObservedLoadBalancer, addresses: &[String]) -> bool {
-    let mut own = actual
+    let mut own_ingress = actual
         .ingress
         .iter()
         .flat_map(|ingress| [&ingress.ip, &ingress.hostname])
         .flatten();
-    own.any(|address| addresses.contains(address))
+    own_ingress.any(|address| addresses.contains(address))
 }
 
 fn annotation<'a>(service: &'a Service, key: &str) -> Option<&'a str> {

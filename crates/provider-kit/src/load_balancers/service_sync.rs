@@ -200,7 +200,7 @@ impl<'a> ServiceSync<'a> {
 
     fn found(&mut self, found: OwnershipResult) -> Action {
         if self.goal.deletes() || (self.goal == SyncGoal::Targets && !found.ours.is_empty()) {
-            let mut own = found.ours.clone();
+            let mut own_balancers = found.ours.clone();
             if self.goal == SyncGoal::Targets {
                 // A twin keeps its targets, whoever made it.
                 let Context {
@@ -211,10 +211,10 @@ impl<'a> ServiceSync<'a> {
                 } = &self.context;
                 let (_, twins) =
                     found.sorted_surplus(*cloud, desired.as_ref(), identity, found.is_moving_now());
-                own.retain(|actual| !twins.iter().any(|twin| twin.id == actual.id));
+                own_balancers.retain(|actual| !twins.iter().any(|twin| twin.id == actual.id));
             }
             return match found.check_surplus() {
-                Ok(()) => self.next_own(own.into_iter(), Ok(None), Vec::new()),
+                Ok(()) => self.next_own(own_balancers.into_iter(), Ok(None), Vec::new()),
                 Err(error) => self.retry(error.into()),
             };
         }

@@ -40,7 +40,7 @@ impl User {
     }
 
     pub(super) fn is_in(&self, group: &str) -> bool {
-        self.groups.iter().any(|own| own == group)
+        self.groups.iter().any(|own_group| own_group == group)
     }
 }
 

@@ -67,12 +67,12 @@ impl ActivityState {
             .blocked
             .and_then(|since| since.checked_add(limits.busy));
         // Each request has its own deadline, so that other requests do not extend the time of a stuck one.
-        let own = match (self.requests.values().min(), self.phase) {
+        let first_request = match (self.requests.values().min(), self.phase) {
             (Some(first), _) => Some(*first),
             (None, Phase::Fresh | Phase::Header) => self.since.checked_add(limits.header_read),
             (None, Phase::Idle) => self.since.checked_add(limits.idle),
         };
-        [own, blocked].into_iter().flatten().min()
+        [first_request, blocked].into_iter().flatten().min()
     }
 
     fn read(&mut self, now: Instant) {

@@ -124,7 +124,7 @@ mod tests {
     fn requests_and_bytes_are_bounded_and_given_back() {
         let budget = Budget::default();
         let client = |n: u8| Client::new([10, 0, 0, n].into(), [10, 1, 0, 0].into());
-        let own = Client::new([127, 0, 0, 1].into(), [127, 0, 0, 1].into());
+        let own_client = Client::new([127, 0, 0, 1].into(), [127, 0, 0, 1].into());
         let mut held: Vec<InFlight> = (0..REQUESTS - REQUESTS_KEPT)
             .map(|n| {
                 budget
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(budget.begin(client(99), 10).unwrap_err(), Limit::Requests);
         drop(
             budget
-                .begin(own, 10)
+                .begin(own_client, 10)
                 .expect("the kubelet's requests have room"),
         );
 

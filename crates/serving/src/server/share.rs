@@ -75,11 +75,12 @@ impl Shares {
 
     /// Takes `amount`, or nothing.
     pub(super) fn take(&mut self, client: Client, amount: usize) -> Result<(), Exhausted> {
-        let own = self.of(client);
-        if own.saturating_add(amount) > self.per_client {
+        let used_by_client = self.of(client);
+        if used_by_client.saturating_add(amount) > self.per_client {
             return Err(Exhausted::Client);
         }
-        let may_use_kept = client.is_own && own.saturating_add(amount) <= self.kept_per_client;
+        let may_use_kept =
+            client.is_own && used_by_client.saturating_add(amount) <= self.kept_per_client;
         let limit = if may_use_kept {
             self.limit
         } else {
@@ -89,16 +90,16 @@ impl Shares {
             return Err(Exhausted::All);
         }
         self.taken += amount;
-        self.by_client.insert(client, own + amount);
+        self.by_client.insert(client, used_by_client + amount);
         Ok(())
     }
 
     /// Releases an amount that was taken.
     pub(super) fn give_back(&mut self, client: Client, amount: usize) {
         self.taken = self.taken.saturating_sub(amount);
-        if let Some(own) = self.by_client.get_mut(&client) {
-            *own = own.saturating_sub(amount);
-            if *own == 0 {
+        if let Some(used_by_client) = self.by_client.get_mut(&client) {
+            *used_by_client = used_by_client.saturating_sub(amount);
+            if *used_by_client == 0 {
                 self.by_client.remove(&client);
             }
         }
@@ -158,7 +159,7 @@ mod tests {
         let mut shares = Shares::new(20, 8, 8);
         let a = client("10.0.0.1");
         let b = client("10.0.0.2");
-        let own = client("127.0.0.1");
+        let own_client = client("127.0.0.1");
         assert_eq!(
             (shares.take(a, 8), shares.take(a, 1)),
             (Ok(()), Err(Exhausted::Client))
@@ -169,7 +170,7 @@ mod tests {
             "eight are kept"
         );
         assert_eq!(
-            (shares.take(own, 1), shares.take(own, 1)),
+            (shares.take(own_client, 1), shares.take(own_client, 1)),
             (Ok(()), Err(Exhausted::All)),
             "an eighth of them"
         );
@@ -184,7 +185,7 @@ mod tests {
             "for each own client"
         );
         shares.give_back(a, 8);
-        shares.give_back(own, 1);
+        shares.give_back(own_client, 1);
         assert_eq!((shares.taken(), shares.of(a), shares.of(b)), (5, 0, 4));
         assert_eq!(
             shares.by_client.len(),

@@ -67,14 +67,14 @@ pub(super) fn is_unresolved(target: &str) -> bool {
 }
 
 /// Keeps the backends that a Pod without a known interface has, and the weights that stay.
-pub(super) fn fitted(wanted: &Targets, there: &Targets, ignores_weights: bool) -> Targets {
+pub(super) fn fitted(wanted: &Targets, existing: &Targets, ignores_weights: bool) -> Targets {
     let kept = |target: &str| {
         if is_unresolved(target) {
             let ip = target.rsplit(' ').next().unwrap_or_default();
             let is_this_text = |text: &&str| text.ends_with(&format!("/{ip}"));
-            return there.iter().find(is_this_text).map(str::to_owned);
+            return existing.iter().find(is_this_text).map(str::to_owned);
         }
-        let same = there
+        let same = existing
             .iter()
             .find(|text| ignores_weights && server_of(text) == server_of(target));
         Some(same.unwrap_or(target).to_owned())
@@ -433,14 +433,14 @@ mod tests {
 
     #[test]
     fn weights_and_unresolved_pods_stay_as_they_are() {
-        let there = targets(&["7 ecs 30080 r.i-1", "100 eni 80 eni-1/10.0.0.5"]);
+        let existing = targets(&["7 ecs 30080 r.i-1", "100 eni 80 eni-1/10.0.0.5"]);
         let wanted = targets(&[
             "100 ecs 30080 r.i-1",
             "100 unresolved 80 10.0.0.5",
             "100 unresolved 80 10.0.0.6",
         ]);
-        assert_eq!(fitted(&wanted, &there, true), there);
+        assert_eq!(fitted(&wanted, &existing, true), existing);
         let changed = targets(&["100 ecs 30080 r.i-1", "100 eni 80 eni-1/10.0.0.5"]);
-        assert_eq!(fitted(&wanted, &there, false), changed);
+        assert_eq!(fitted(&wanted, &existing, false), changed);
     }
 }

@@ -134,9 +134,9 @@ impl Work<'_> {
             .into_iter()
             .filter_map(|text| text.split_once(':'))
             .collect();
-        let there = self.cloud.domains(self.id, port.number).await?;
+        let existing_domains = self.cloud.domains(self.id, port.number).await?;
         for (domain, certificate) in &wanted {
-            let query = match there
+            let query = match existing_domains
                 .iter()
                 .find(|object| text(object, "Domain") == *domain)
             {
@@ -155,7 +155,7 @@ impl Work<'_> {
             self.send(query.set("ServerCertificateId", certificate))
                 .await?;
         }
-        for entry in there
+        for entry in existing_domains
             .iter()
             .filter(|object| !wanted.contains_key(text(object, "Domain")))
         {
@@ -176,13 +176,13 @@ impl Work<'_> {
         let Some(wanted) = texts(settings, ADDITIONAL) else {
             return Ok(());
         };
-        let there = self.cloud.additional(listener).await?;
+        let existing_certificates = self.cloud.additional(listener).await?;
         let new: Vec<_> = wanted
             .iter()
             .copied()
-            .filter(|id| !there.iter().any(|text| text == id))
+            .filter(|id| !existing_certificates.iter().any(|text| text == id))
             .collect();
-        let gone: Vec<_> = there
+        let gone: Vec<_> = existing_certificates
             .iter()
             .map(String::as_str)
             .filter(|id| !wanted.contains(id))

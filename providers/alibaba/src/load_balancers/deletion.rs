@@ -136,7 +136,7 @@ impl Work<'_> {
 
     /// Deletes a resource; what is gone with its load balancer needs no request.
     pub(super) async fn delete(&self, resource: &ResourceKey) -> Made {
-        let there = self.before.resources.get(resource);
+        let existing_settings = self.before.resources.get(resource);
         if let ResourceKey::Pool(pool) = resource
             && is_of_user(pool)
         {
@@ -144,8 +144,12 @@ impl Work<'_> {
         }
         if let ResourceKey::Pool(pool) = resource {
             let place = format!("server group {pool:?}");
-            self.cloud
-                .report_deleted_with(there, "backends", &place, self.change.identity.service);
+            self.cloud.report_deleted_with(
+                existing_settings,
+                "backends",
+                &place,
+                self.change.identity.service,
+            );
         }
         let query = match (self.is_network, resource) {
             (_, ResourceKey::Balancer) => return Ok(None),
@@ -159,7 +163,7 @@ impl Work<'_> {
                 Query::new(NLB, "DeleteServerGroup").set("ServerGroupId", self.pool_id(pool))
             }
             (false, ResourceKey::Listener(port)) => {
-                let protocol = there.and_then(|settings| settings.text("Protocol"));
+                let protocol = existing_settings.and_then(|settings| settings.text("Protocol"));
                 let query = self
                     .query("DeleteLoadBalancerListener")
                     .set("ListenerPort", port.number);

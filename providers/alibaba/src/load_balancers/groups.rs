@@ -156,9 +156,9 @@ impl Work<'_> {
 
     /// Adds backends, and changes the weights of those that are there.
     pub(super) async fn add(&self, pool: &str, targets: &Targets) -> Made {
-        let there = self.before.targets_of(pool);
+        let existing_targets = self.before.targets_of(pool);
         let old = |target: &str| {
-            there
+            existing_targets
                 .iter()
                 .find(|text| server_of(text) == server_of(target))
                 .map(str::to_owned)

@@ -73,7 +73,7 @@ impl Work<'_> {
                     is_same && super::read::port(&object["ListenerPort"]) == port.number
                 };
                 let answer: Value = self.cloud.api.read(query.set("MaxResults", 100)).await?;
-                let there = list(&answer, "Listeners")
+                let existing_listener = list(&answer, "Listeners")
                     .find(is_this_object)
                     .cloned()
                     .unwrap_or_default();
@@ -81,7 +81,10 @@ impl Work<'_> {
                 self.check_takeover(
                     port,
                     &name,
-                    [text(&there, "Description"), text(&there, "VServerGroupId")],
+                    [
+                        text(&existing_listener, "Description"),
+                        text(&existing_listener, "VServerGroupId"),
+                    ],
                 )?;
                 let query = self
                     .query(set_action(&protocol))

@@ -235,9 +235,11 @@ impl LoadBalancerCloud for AlibabaLoadBalancers {
             desired = without_new_record(desired, seen);
             SPEC_TAGS.remove_others(&mut desired, seen);
         }
-        let own = names::names(identity.service).join("/");
+        let service_name = names::names(identity.service).join("/");
         for (resource, attributes) in &seen.resources {
-            let stays = attributes.text(OWNER).is_some_and(|owner| owner != own)
+            let stays = attributes
+                .text(OWNER)
+                .is_some_and(|owner| owner != service_name)
                 || is_reused(observed.kind)
                     && !spec.overrides
                     && matches!(resource, ResourceKey::Listener(_));
@@ -399,7 +401,7 @@ fn with_zones_of(mut desired: ResourceGraph, seen: &ResourceGraph) -> ResourceGr
     const ZONES: &str = "ZoneMappings";
     let zones =
         |graph: &ResourceGraph| graph.balancer_attributes()?.get(ZONES)?.as_array().cloned();
-    let (Some(wanted), Some(there)) = (zones(&desired), zones(seen)) else {
+    let (Some(wanted), Some(existing_zones)) = (zones(&desired), zones(seen)) else {
         return desired;
     };
     let complete = |zone: &Value| {
@@ -408,7 +410,7 @@ fn with_zones_of(mut desired: ResourceGraph, seen: &ResourceGraph) -> ResourceGr
                 .iter()
                 .all(|key| object[*key] == zone[*key])
         };
-        let mut whole = there
+        let mut whole = existing_zones
             .iter()
             .find(is_this_object)
             .cloned()
@@ -426,15 +428,16 @@ fn with_zones_of(mut desired: ResourceGraph, seen: &ResourceGraph) -> ResourceGr
 
 /// Leaves out the record of tags where it would be the only change, as for what the Go program has created.
 fn without_new_record(desired: ResourceGraph, seen: &ResourceGraph) -> ResourceGraph {
-    let (Some(wanted), Some(there)) = (
+    let (Some(wanted), Some(existing_settings)) = (
         desired.balancer_attributes().cloned(),
         seen.balancer_attributes(),
     ) else {
         return desired;
     };
-    let is_there =
-        |(key, value): (&String, &String)| key == SPEC_TAGS.key || there.tag(key) == Some(value);
-    match there.tag(SPEC_TAGS.key).is_none() && wanted.tags().iter().all(is_there) {
+    let is_there = |(key, value): (&String, &String)| {
+        key == SPEC_TAGS.key || existing_settings.tag(key) == Some(value)
+    };
+    match existing_settings.tag(SPEC_TAGS.key).is_none() && wanted.tags().iter().all(is_there) {
         true => desired.balancer(wanted.matching(|key| tag_key(key) != Some(SPEC_TAGS.key))),
         false => desired,
     }
@@ -447,7 +450,8 @@ fn check_immutable(
     seen: &ResourceGraph,
     identity: &Identity<'_>,
 ) -> Result<()> {
-    let (Some(wanted), Some(there)) = (desired.balancer_attributes(), seen.balancer_attributes())
+    let (Some(wanted), Some(existing_settings)) =
+        (desired.balancer_attributes(), seen.balancer_attributes())
     else {
         return Ok(());
     };
@@ -456,7 +460,7 @@ fn check_immutable(
         observed.kind == identity.kind && !(is_network(observed.kind) && *key == "AddressType")
     };
     for key in IMMUTABLE.into_iter().filter(is_meant) {
-        if let (Some(to), Some(from)) = (wanted.get(key), there.get(key))
+        if let (Some(to), Some(from)) = (wanted.get(key), existing_settings.get(key))
             && to != from
         {
             return Err(Error::invalid(format!(

@@ -249,7 +249,7 @@ impl AlibabaLoadBalancers {
         };
         let (searched, requested) =
             try_join!(self.searches.find(is_network, wanted.clone()), by_id)?;
-        let (own, shared): (Vec<_>, Vec<_>) = searched
+        let (own_objects, shared): (Vec<_>, Vec<_>) = searched
             .into_iter()
             .partition(|object| wanted.is_own(object));
         let mut found: Vec<Found> = Vec::new();
@@ -265,7 +265,7 @@ impl AlibabaLoadBalancers {
                 });
             }
         };
-        for other_object in own {
+        for other_object in own_objects {
             add(other_object, None, &[]);
         }
         let groups: Vec<_> = key::groups_of(identity.service).into_values().collect();

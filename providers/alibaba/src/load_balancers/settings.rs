@@ -100,10 +100,16 @@ impl Work<'_> {
                 .unwrap_or_default()
         };
         if is_changed("SecurityGroupIds") {
-            let there = ids(self.before.balancer_attributes());
+            let existing_ids = ids(self.before.balancer_attributes());
             let wanted = ids(Some(settings));
-            let new: Vec<_> = wanted.iter().filter(|id| !there.contains(id)).collect();
-            let gone: Vec<_> = there.iter().filter(|id| !wanted.contains(id)).collect();
+            let new: Vec<_> = wanted
+                .iter()
+                .filter(|id| !existing_ids.contains(id))
+                .collect();
+            let gone: Vec<_> = existing_ids
+                .iter()
+                .filter(|id| !wanted.contains(id))
+                .collect();
             let send = async |action, ids: &[&String]| match ids {
                 [] => Ok(None),
                 ids => {

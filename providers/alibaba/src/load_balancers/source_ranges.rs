@@ -261,7 +261,7 @@ impl Work<'_> {
             }
             return self.delete_ranges_group(&group.id).await;
         }
-        let (id, there) = match found {
+        let (id, existing_rules) = match found {
             Some(group) => (group.id, group.rules),
             None => (self.create_ranges_group().await?, Vec::new()),
         };
@@ -270,8 +270,11 @@ impl Work<'_> {
             .is_some_and(|address_ip_version| address_ip_version.eq_ignore_ascii_case("DualStack"));
         let wanted = Rule::wanted(&ranges, is_dual_stack);
         let has = |all: &[Rule], rule: &Rule| all.iter().any(|other_rule| other_rule.is_like(rule));
-        let new: Vec<_> = wanted.iter().filter(|rule| !has(&there, rule)).collect();
-        let old: Vec<_> = there
+        let new: Vec<_> = wanted
+            .iter()
+            .filter(|rule| !has(&existing_rules, rule))
+            .collect();
+        let old: Vec<_> = existing_rules
             .iter()
             .filter(|rule| !has(&wanted, rule))
             .map(|rule| &rule.id)

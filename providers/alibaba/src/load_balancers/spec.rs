@@ -213,7 +213,7 @@ impl Spec {
 
 /// Warns of settings that have no effect: those of the other kind of load balancer, and those that need another one.
 fn ignored(service: &Service, is_network: bool, annotations: &mut Annotations<'_>) {
-    let (own, other) = if is_network {
+    let (own_kind, other) = if is_network {
         ("an NLB", "CLB:")
     } else {
         ("a CLB", "NLB:")
@@ -231,7 +231,10 @@ fn ignored(service: &Service, is_network: bool, annotations: &mut Annotations<'_
         .filter(|row| row.doc.trim_start().starts_with(other))
     {
         if is_set(row.key) {
-            annotations.warning(format!("annotation {} has no effect on {own}", row.key));
+            annotations.warning(format!(
+                "annotation {} has no effect on {own_kind}",
+                row.key
+            ));
         }
     }
     let is_charged = annotations

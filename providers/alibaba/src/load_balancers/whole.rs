@@ -193,11 +193,17 @@ impl AlibabaLoadBalancers {
         let region = self.api.metadata.region().await?;
         let whole = async |(found, groups): (&Found, Vec<Group>)| {
             let settings = Attributes::observed(&ClassicBalancer(classic_balancer(&found.object)))?;
-            let own = listeners
+            let own_listeners = listeners
                 .iter()
                 .filter(|listener| id_of(listener) == id_of(&found.object))
                 .map(|listener| self.classic_listener(listener));
-            Ok(self.assembled(&region, found, settings, try_join_all(own).await?, groups))
+            Ok(self.assembled(
+                &region,
+                found,
+                settings,
+                try_join_all(own_listeners).await?,
+                groups,
+            ))
         };
         try_join_all(found.iter().zip(groups).map(whole)).await
     }
@@ -254,13 +260,13 @@ impl AlibabaLoadBalancers {
             let is_own = |object: &&Value| {
                 tags(object).get(NAME_TAG) == Some(&name) && is_group_of(object, share)
             };
-            let mut own: Vec<_> = groups.iter().filter(is_own).cloned().collect();
+            let mut own_groups: Vec<_> = groups.iter().filter(is_own).cloned().collect();
             let listeners: Vec<_> = listeners
                 .iter()
                 .filter(|listener| id_of(listener) == id_of(&found.object))
                 .collect();
             if share.is_some() {
-                own.extend(self.groups_of_user(found, &listeners).await?);
+                own_groups.extend(self.groups_of_user(found, &listeners).await?);
             }
             let settings = self.network_settings(found, &name).await?;
             let listeners = try_join_all(
@@ -274,7 +280,7 @@ impl AlibabaLoadBalancers {
                 found,
                 settings,
                 listeners,
-                self.with_servers(&own).await?,
+                self.with_servers(&own_groups).await?,
             ))
         };
         try_join_all(found.iter().map(whole)).await
@@ -467,7 +473,7 @@ impl AlibabaLoadBalancers {
             match (Part::of(kind, &group.name, cluster), share) {
                 (Some(part), _) if is_own(&part) => {
                     let pool = pool_name(&graph, &part, &group.id);
-                    let (own, others): (Vec<_>, Vec<_>) = group
+                    let (own_servers, others): (Vec<_>, Vec<_>) = group
                         .servers
                         .iter()
                         .partition(|server| has_sign_of(server, &part, kind, cluster));
@@ -480,7 +486,11 @@ impl AlibabaLoadBalancers {
                                 .collect::<Vec<_>>(),
                         );
                     }
-                    graph = graph.pool(&pool, settings, Some(servers(own.into_iter(), region)));
+                    graph = graph.pool(
+                        &pool,
+                        settings,
+                        Some(servers(own_servers.into_iter(), region)),
+                    );
                     pools.insert(group.id, pool);
                 }
                 (None, Some(share)) => {
@@ -488,11 +498,11 @@ impl AlibabaLoadBalancers {
                         Part::of(kind, text(object, "Description"), cluster)
                             .is_some_and(|part| share.has(&part))
                     };
-                    let own = servers(group.servers.iter().filter(is_own), region);
+                    let own_targets = servers(group.servers.iter().filter(is_own), region);
                     let is_named =
                         found.groups.contains(&group.id) && !is_of_kubernetes(kind, &group.name);
-                    if !own.is_empty() || is_named {
-                        graph = graph.pool(&group.id, settings, Some(own));
+                    if !own_targets.is_empty() || is_named {
+                        graph = graph.pool(&group.id, settings, Some(own_targets));
                     }
                 }
                 _ => {}

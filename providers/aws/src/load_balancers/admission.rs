@@ -80,8 +80,8 @@ impl Work<'_> {
             let sources = sources.clone();
             let wanted = wanted.clone();
             let place = (group.to_owned(), is_tagged(group));
-            let edit = move |there: &mut RuleSet| {
-                admit(there, (&place.0, place.1), &name, &sources, &wanted);
+            let edit = move |rules: &mut RuleSet| {
+                admit(rules, (&place.0, place.1), &name, &sources, &wanted);
                 Ok(())
             };
             self.cloud.rules.edit(&group.to_owned(), edit).await
@@ -92,12 +92,12 @@ impl Work<'_> {
     /// Returns the security groups of the load balancer whose rules in the groups of Nodes may go: those that were created for it,
     /// and those of the user that no other load balancer has.
     async fn sources(&self, has_no_groups: bool) -> Result<Sources> {
-        let own = self
+        let own_groups = self
             .before
             .resources
             .iter()
             .filter(|(resource, _)| resource.is_of_kind(GROUP));
-        let own: Vec<String> = own
+        let own_ids: Vec<String> = own_groups
             .filter_map(|(_, settings)| settings.text(ID).map(str::to_owned))
             .collect();
         let mut users = Vec::new();
@@ -107,14 +107,17 @@ impl Work<'_> {
             .and_then(|settings| self.group_ids(settings))
             .unwrap_or_default()
         {
-            if !own.contains(&id)
+            if !own_ids.contains(&id)
                 && !has_no_groups
                 && !self.cloud.is_used_beside(&id, self.id).await?
             {
                 users.push(id);
             }
         }
-        Ok(Sources { own, users })
+        Ok(Sources {
+            own: own_ids,
+            users,
+        })
     }
 
     /// Returns the rules by which Nodes admit the load balancer as it is.

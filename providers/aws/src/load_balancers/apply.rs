@@ -492,8 +492,8 @@ impl Work<'_> {
     /// Writes all rules of the load balancer's own security group.
     async fn set_rules(&self, group: &str, settings: &Attributes) -> Made {
         let rules = rules_of(settings.get(RULES));
-        let edit = move |there: &mut RuleSet| {
-            there.replace(&rules, |_| true);
+        let edit = move |group_rules: &mut RuleSet| {
+            group_rules.replace(&rules, |_| true);
             Ok(())
         };
         self.cloud

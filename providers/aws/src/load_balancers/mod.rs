@@ -225,9 +225,9 @@ fn check_scheme(desired: &ResourceGraph, seen: &ResourceGraph, place: &str) -> R
     };
     match (scheme(desired), scheme(seen)) {
         // An answer without a scheme says nothing about it.
-        (Some(wanted), Some(there)) if wanted != there && !there.is_empty() => {
+        (Some(wanted), Some(observed)) if wanted != observed && !observed.is_empty() => {
             Err(Error::invalid(format!(
-                "annotation {}: the Service asks for scheme {wanted}, but {place} has scheme {there}, which AWS cannot change; \
+                "annotation {}: the Service asks for scheme {wanted}, but {place} has scheme {observed}, which AWS cannot change; \
              correct the annotation, or delete the Service and create it again",
                 crate::annotations::INTERNAL_SCHEME.key()
             )))
@@ -399,24 +399,25 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
                 desired.keep(seen, &ResourceKey::Balancer, &["SecurityGroups"]);
                 let is_group = |resource: &ResourceKey| resource.is_of_kind(GROUP);
                 desired.resources.retain(|resource, _| !is_group(resource));
-                let there = seen
+                let observed_subnets = seen
                     .resources
                     .iter()
                     .filter(|(resource, _)| is_group(resource) && !attached.is_empty());
-                desired
-                    .resources
-                    .extend(there.map(|(resource, settings)| (resource.clone(), settings.clone())));
+                desired.resources.extend(
+                    observed_subnets
+                        .map(|(resource, settings)| (resource.clone(), settings.clone())),
+                );
             }
-            let there = seen.resources.get(&nodes);
+            let observed_node_rules = seen.resources.get(&nodes);
             // A load balancer that was just created, and not read since, has the subnets that were chosen for it.
-            let is_read = there.is_some_and(|settings| settings.get(CIDRS).is_some());
-            let ranges: Vec<_> = list(there, CIDRS)
+            let is_read = observed_node_rules.is_some_and(|settings| settings.get(CIDRS).is_some());
+            let ranges: Vec<_> = list(observed_node_rules, CIDRS)
                 .iter()
                 .filter_map(|text| text.parse().ok())
                 .collect();
             let single = texts(&node_rules(&observed.name, spec, &ranges));
             // The Go program admits clients one by one also where the load balancer has a security group.
-            let is_single = !has_groups || list(there, RULES) == single;
+            let is_single = !has_groups || list(observed_node_rules, RULES) == single;
             if desired.resources.get(&nodes).is_some()
                 && is_single
                 && (is_read || self.api.config.has_nlb_groups)
@@ -447,10 +448,10 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
         }
         USER_TAGS.remove_others(&mut desired, seen);
         let wanted = desired.targets.get(NODES).cloned();
-        let there = seen.targets_of(NODES);
+        let observed_targets = seen.targets_of(NODES);
         if desired.resources.get(&nodes).is_some()
             && wanted.as_ref().is_none_or(Targets::is_empty)
-            && there.is_empty()
+            && observed_targets.is_empty()
         {
             desired
                 .resources
@@ -469,7 +470,7 @@ impl LoadBalancerCloud for ElasticLoadBalancers {
         if let Some(wanted) = wanted.filter(|_| is_shared) {
             desired
                 .targets
-                .insert(NODES.to_owned(), wanted.with(&there));
+                .insert(NODES.to_owned(), wanted.with(&observed_targets));
         }
         Ok(desired)
     }

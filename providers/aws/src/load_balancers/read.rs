@@ -197,7 +197,7 @@ impl ElasticLoadBalancers {
             return Ok(Vec::new());
         }
         let (objects, subnets) = try_join!(self.objects(kind), self.subnets())?;
-        let own = |balancer: &Balancer| -> Vec<&TargetGroup> {
+        let own_target_groups = |balancer: &Balancer| -> Vec<&TargetGroup> {
             let has = |group: &&TargetGroup| {
                 group
                     .load_balancer_arns
@@ -208,7 +208,7 @@ impl ElasticLoadBalancers {
         };
         let ids = |load_balancer| {
             std::iter::once(Balancer::id(load_balancer)).chain(
-                own(load_balancer)
+                own_target_groups(load_balancer)
                     .into_iter()
                     .map(|group| &*group.target_group_arn),
             )
@@ -224,7 +224,12 @@ impl ElasticLoadBalancers {
             .iter()
             .filter(|load_balancer| tags.contains_key(load_balancer.id()));
         try_join_all(found.map(|load_balancer| {
-            self.complete(load_balancer, own(load_balancer), shared, identity)
+            self.complete(
+                load_balancer,
+                own_target_groups(load_balancer),
+                shared,
+                identity,
+            )
         }))
         .await
     }
@@ -415,11 +420,11 @@ impl ElasticLoadBalancers {
             self.whole(NETWORK, &network, Some(identity))
         )?;
         let mut seen: Vec<_> = found.0.into_iter().chain(found.1).collect();
-        let there: Vec<_> = seen
+        let existing_ids: Vec<_> = seen
             .iter()
             .map(|load_balancer| load_balancer.kind)
             .collect();
-        if identity.is_leaving() || !there.contains(&identity.kind) {
+        if identity.is_leaving() || !existing_ids.contains(&identity.kind) {
             let objects = self
                 .objects(if identity.is_leaving() {
                     NETWORK
@@ -430,7 +435,7 @@ impl ElasticLoadBalancers {
             let cluster = self.api.identity().await?;
             for kind in [CLASSIC, NETWORK]
                 .into_iter()
-                .filter(|kind| !there.contains(kind))
+                .filter(|kind| !existing_ids.contains(kind))
             {
                 let group = security_group(
                     kind,
@@ -451,10 +456,11 @@ impl ElasticLoadBalancers {
 
     /// Reads load balancers by their IDs, or what is left of them.
     pub(super) async fn by_ids(&self, ids: &[&str]) -> Result<Vec<ObservedLoadBalancer>> {
-        let (left, there): (Vec<_>, Vec<_>) =
+        let (left, existing_ids): (Vec<_>, Vec<_>) =
             ids.iter().copied().partition(|id| id.starts_with(LEFT));
-        let (network, classic): (Vec<_>, Vec<_>) =
-            there.into_iter().partition(|id| id.starts_with("arn:"));
+        let (network, classic): (Vec<_>, Vec<_>) = existing_ids
+            .into_iter()
+            .partition(|id| id.starts_with("arn:"));
         let left = try_join_all(left.into_iter().map(|id| self.left_by_id(id)));
         let classic = self.wholes(CLASSIC, "LoadBalancerNames", &classic);
         let network = self.wholes(NETWORK, "LoadBalancerArns", &network);
@@ -805,19 +811,19 @@ impl Objects {
             },
             Peer::Network(_) => rule,
         };
-        let own = |group: &Group| -> Vec<String> {
+        let own_rules = |group: &Group| -> Vec<String> {
             let place = (&*group.group_id, cluster.has(&group.tag_set));
-            let own = group
+            let rules = group
                 .rules()
                 .into_iter()
                 .filter(|rule| is_of(rule, place, balancer, sources))
                 .map(name);
-            texts(&own.collect::<Vec<_>>())
+            texts(&rules.collect::<Vec<_>>())
         };
         let admitting: Vec<_> = self
             .groups
             .iter()
-            .map(|group| (&group.group_id, own(group)))
+            .map(|group| (&group.group_id, own_rules(group)))
             .filter(|(_, entry)| !entry.is_empty())
             .collect();
         let rules = admitting.first().map(|(_, rules)| rules.clone());

@@ -269,17 +269,17 @@ mod tests {
     fn one_subnet_of_each_zone_is_chosen() {
         let ours = "kubernetes.io/cluster/us=owned";
         let others = "kubernetes.io/cluster/them=owned";
-        let own = format!("a3 public {ours} kubernetes.io/role/internal-elb=1");
+        let own_subnet = format!("a3 public {ours} kubernetes.io/role/internal-elb=1");
         let foreign = format!("b1 public {others}");
         let table: [(&[&str], bool, bool, &str); 7] = [
             (
-                &["a1 public kubernetes.io/role/elb=1", &own],
+                &["a1 public kubernetes.io/role/elb=1", &own_subnet],
                 false,
                 false,
                 "a1",
             ),
             (
-                &["a1 public kubernetes.io/role/elb=1", &own],
+                &["a1 public kubernetes.io/role/elb=1", &own_subnet],
                 true,
                 false,
                 "a3",

@@ -135,9 +135,9 @@ impl IdentityKind {
     /// # Errors
     /// *Invalid* if a value is neither true nor false.
     pub(crate) fn read(document: &Document) -> Result<Self> {
-        let mut own = document.clone();
-        own.retain(|key, _| fields::<Self>().contains(&key));
-        own.read()
+        let mut own_fields = document.clone();
+        own_fields.retain(|key, _| fields::<Self>().contains(&key));
+        own_fields.read()
     }
 }
 
@@ -175,7 +175,7 @@ pub(super) const RELOADED: &[&str] = &[
 impl File {
     /// Gives the keys of a document the spelling that this program uses, and returns warnings about the others.
     pub(crate) fn spell(document: &mut Document) -> Vec<String> {
-        let own = [
+        let known_fields = [
             fields::<Self>(),
             fields::<RateLimit>(),
             CREDENTIALS,
@@ -189,7 +189,7 @@ impl File {
                 .any(|part| key.contains(part))
         };
         let unknown = document
-            .spell(&own)
+            .spell(&known_fields)
             .into_iter()
             .filter(|unspelt| !is_tuning(&unspelt.key));
         unknown.map(|unspelt| unspelt.warning).collect()

@@ -101,6 +101,6 @@ fn shares(other: &Service, service: &Service, ip: IpAddr) -> bool {
             })
             .collect::<Vec<_>>()
     };
-    let own = ports(service);
-    names && !ports(other).iter().any(|port| own.contains(port))
+    let service_ports = ports(service);
+    names && !ports(other).iter().any(|port| service_ports.contains(port))
 }

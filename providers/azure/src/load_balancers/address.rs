@@ -109,11 +109,11 @@ fn observed(address: &Value) -> Attributes {
 }
 
 /// Returns the tag of an address with a further Service.
-fn with(services: Vec<&str>, own: &str) -> String {
-    let is_known = services.contains(&own);
+fn with(services: Vec<&str>, service: &str) -> String {
+    let is_known = services.contains(&service);
     services
         .into_iter()
-        .chain((!is_known).then_some(own))
+        .chain((!is_known).then_some(service))
         .collect::<Vec<_>>()
         .join(",")
 }
@@ -379,14 +379,14 @@ impl AzureLoadBalancers {
 
     /// Adds a Service to the tag of an address that was made for another Service.
     pub(crate) async fn join_address(&self, id: &str, service: &Service) -> Result<()> {
-        let own = full_name(service);
+        let service_name = full_name(service);
         let Some((group, name, address)) = self.managed_address(id).await? else {
             return Ok(());
         };
-        if services(&address).contains(&&*own) {
+        if services(&address).contains(&&*service_name) {
             return Ok(());
         }
-        let tags = json!({"tags": {SERVICE[0]: with(services(&address), &own)}});
+        let tags = json!({"tags": {SERVICE[0]: with(services(&address), &service_name)}});
         self.change_address(&group, name, address, &tags).await
     }
 
@@ -395,13 +395,13 @@ impl AzureLoadBalancers {
         let Some((group, name, address)) = self.managed_address(id).await? else {
             return Ok(());
         };
-        let own = full_name(service);
+        let service_name = full_name(service);
         let all = self.services();
         // A Service that was deleted meanwhile does not keep the address.
         let exists = |name: &str| all.iter().any(|entry| full_name(entry) == name);
         let others: Vec<&str> = services(&address)
             .into_iter()
-            .filter(|service| *service != own && exists(service))
+            .filter(|service| *service != service_name && exists(service))
             .collect();
         let Some(heir) = others.first() else {
             if owner_in(name).is_some() {
@@ -430,7 +430,7 @@ impl AzureLoadBalancers {
                 .and_then(|entry| entry.metadata.uid.clone());
             tags["tags"][SERVICE_TAG] = heir.unwrap_or_else(|| "shared".to_owned()).into();
         }
-        if address["tags"][DNS_OWNER] == own {
+        if address["tags"][DNS_OWNER] == service_name {
             tags["tags"][DNS_OWNER] = Value::Null;
         }
         self.change_address(&group, name, address, &tags).await

@@ -294,9 +294,13 @@ impl AzureLoadBalancers {
                 .map(|(k, v)| (k.clone(), v.clone()))
                 .collect::<Vec<_>>()
             {
-                let there = document::members(&document, &pool);
-                has_others |= !there.without(&targets).is_empty() || moves;
-                let all = if moves { there } else { there.with(&targets) };
+                let current_members = document::members(&document, &pool);
+                has_others |= !current_members.without(&targets).is_empty() || moves;
+                let all = if moves {
+                    current_members
+                } else {
+                    current_members.with(&targets)
+                };
                 graph.targets.insert(pool, all);
             }
         }

@@ -102,10 +102,11 @@ impl AzureLoadBalancers {
         let Destinations {
             further, to_nodes, ..
         } = self.further.lock().get(owner).cloned().unwrap_or_default();
-        let own = ingress
+        let service_addresses = ingress
             .iter()
             .filter_map(|ingress| ingress.ip.as_deref()?.parse().ok());
-        own.filter(|ip: &IpAddr| !to_nodes.contains(&ip.is_ipv6()))
+        service_addresses
+            .filter(|ip: &IpAddr| !to_nodes.contains(&ip.is_ipv6()))
             .chain(further)
             .collect()
     }
@@ -130,10 +131,10 @@ impl AzureLoadBalancers {
         let Destinations {
             further, to_nodes, ..
         } = self.further.lock().get(owner).cloned().unwrap_or_default();
-        let own = ingress
+        let service_addresses = ingress
             .iter()
             .filter_map(|ingress| ingress.ip.as_deref()?.parse().ok());
-        let own: BTreeSet<IpAddr> = own
+        let service_addresses: BTreeSet<IpAddr> = service_addresses
             .filter(|ip: &IpAddr| !to_nodes.contains(&ip.is_ipv6()))
             .collect();
         let mut foreign = if to_nodes.is_empty() {
@@ -150,7 +151,7 @@ impl AzureLoadBalancers {
                     .any(|rule| security::name(rule).as_ref() == Some(name))
             });
         }
-        let (rules, covered) = security::observed(group, (&own, &further), &foreign);
+        let (rules, covered) = security::observed(group, (&service_addresses, &further), &foreign);
         (!rules.is_empty()).then(|| {
             security::settings(
                 &rules,
@@ -311,7 +312,7 @@ impl AzureLoadBalancers {
         addresses: &BTreeSet<IpAddr>,
     ) -> (BTreeSet<String>, bool) {
         let document = self.documents.store().last(key);
-        let own: Vec<_> = Share::of(&document, owner)
+        let own_frontends: Vec<_> = Share::of(&document, owner)
             .frontends
             .values()
             .map(|frontend| text(frontend, "/name"))
@@ -322,7 +323,9 @@ impl AzureLoadBalancers {
                 "/properties/frontendIPConfiguration/id",
             ));
             prefix(text(load_balancing_rule, "/name")) != Some(owner)
-                && own.iter().any(|own| its.eq_ignore_ascii_case(own))
+                && own_frontends
+                    .iter()
+                    .any(|own_frontend| its.eq_ignore_ascii_case(own_frontend))
         });
         let mut owners: BTreeSet<String> = others
             .clone()

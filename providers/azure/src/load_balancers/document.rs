@@ -108,10 +108,10 @@ impl<'a> Share<'a> {
                 .find(|object| used.eq_ignore_ascii_case(text(object, "/name")));
             frontends.extend(used.map(|object| (suffix(text(rule, "/name")), object)));
         }
-        let own = all
+        let own_parts = all
             .filter(|object| belongs(object, owner))
             .map(|object| (suffix(text(object, "/name")), object));
-        frontends.extend(own);
+        frontends.extend(own_parts);
         Self {
             frontends,
             rules,
@@ -129,7 +129,7 @@ impl<'a> Share<'a> {
 
     /// Returns `true` if rules of others use a frontend of the share.
     pub(crate) fn is_shared(&self, document: &Value, owner: &str) -> bool {
-        let own: Vec<&str> = self
+        let own_names: Vec<&str> = self
             .frontends
             .values()
             .map(|frontend| text(frontend, "/id"))
@@ -141,7 +141,7 @@ impl<'a> Share<'a> {
             .filter(|object| !belongs(object, owner))
             .any(|object| {
                 let used = text(object, "/properties/frontendIPConfiguration/id");
-                own.iter().any(|id| used.eq_ignore_ascii_case(id))
+                own_names.iter().any(|id| used.eq_ignore_ascii_case(id))
             })
     }
 

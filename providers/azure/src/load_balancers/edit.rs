@@ -263,7 +263,7 @@ impl Edit {
         let is_left = |name: &str| {
             self.own_pools
                 .iter()
-                .any(|own| name.eq_ignore_ascii_case(own))
+                .any(|own_name| name.eq_ignore_ascii_case(own_name))
         };
         retain(document, LISTS[1], |object| {
             let name = text(object, "/name");
@@ -361,7 +361,7 @@ fn upsert(document: &mut Value, list: &str, wanted: &Value) {
         .iter_mut()
         .find(|object| text(object, "/name").eq_ignore_ascii_case(name))
     {
-        Some(there) => overlay(there, wanted),
+        Some(existing_rule) => overlay(existing_rule, wanted),
         None => {
             let mut new = Value::Null;
             overlay(&mut new, wanted);

@@ -309,17 +309,17 @@ impl AzureLoadBalancers {
     ) -> Result<()> {
         let group = self.link_group(Some(service));
         let all = self.arm().all(&PRIVATE_LINKS, &group).await?;
-        let own = full_name(service);
-        let there = all.into_iter().find(|object| {
+        let service_name = full_name(service);
+        let existing_link = all.into_iter().find(|object| {
             frontend_of(object).eq_ignore_ascii_case(frontend)
                 || text(object, "/name").eq_ignore_ascii_case(name)
         });
         let is_own = |object: &Value| {
             self.made_link(object)
-                && object["tags"][OWNER] == own
+                && object["tags"][OWNER] == service_name
                 && text(object, "/name").eq_ignore_ascii_case(name)
         };
-        if let Some(other) = there.as_ref().filter(|object| !is_own(object)) {
+        if let Some(other) = existing_link.as_ref().filter(|object| !is_own(object)) {
             return Err(Error::invalid(format!(
                 "private link service {} of Service {} has the name or the frontend; a name cannot change, and a frontend \
                  has one private link service: remove annotation {}",
@@ -329,7 +329,7 @@ impl AzureLoadBalancers {
             )));
         }
         self.allow_links(&wanted.subnet).await?;
-        let mut link = there.unwrap_or_else(|| self.config().new_resource());
+        let mut link = existing_link.unwrap_or_else(|| self.config().new_resource());
         overlay(
             &mut link,
             &json!({"properties": wanted.properties(name, frontend)}),
@@ -337,7 +337,7 @@ impl AzureLoadBalancers {
         let mut tags = self.config().tags.clone();
         tags.extend([
             (CLUSTER[0].to_owned(), self.cluster().to_owned()),
-            (OWNER.to_owned(), own),
+            (OWNER.to_owned(), service_name),
         ]);
         crate::tags::write(&self.config(), &mut link, &tags);
         self.arm()

@@ -45,18 +45,18 @@ pub(crate) async fn change(
 ) -> Result<Refused> {
     let document = documents.store().get(key).await?;
     let arm = documents.store().arm();
-    let there = members(&document, pool);
+    let current_members = members(&document, pool);
     let id = format!("{}/backendAddressPools/{pool}", text(&document, "/id"));
     let union = |of: fn(&MemberChange) -> &Targets| {
         changes
             .iter()
             .fold(Targets::default(), |all, change| all.with(of(change)))
     };
-    let join = union(|change| &change.join).without(&there);
+    let join = union(|change| &change.join).without(&current_members);
     let leave = union(|change| &change.leave);
     let leave: Targets = leave
         .iter()
-        .filter(|text| there.contains(text) && !join.contains(text))
+        .filter(|text| current_members.contains(text) && !join.contains(text))
         .collect();
     let sets = |targets: &Targets| -> BTreeSet<(ResourceGroup, String)> {
         targets
@@ -68,7 +68,7 @@ pub(crate) async fn change(
     // Instances that are created later have the pools of the model: it leaves with the last instance of its scale set.
     let mut models = sets(&leave);
     if !changes.iter().any(|change| change.leaves_models) {
-        let stay = sets(&there.without(&leave).with(&join));
+        let stay = sets(&current_members.without(&leave).with(&join));
         models.retain(|model| !stay.contains(model));
     }
     try_join_all(

@@ -252,7 +252,7 @@ impl AzureLoadBalancers {
                     .machines
                     .find_all(&known, false, Priority::Ordinary)
                     .await;
-                let there = machines.into_iter().filter_map(|found| match found {
+                let present_machines = machines.into_iter().filter_map(|found| match found {
                     Ok(Found::Present(machine))
                         if !machine.has_family(is_ipv6) || !is_in_set(&machine) =>
                     {
@@ -263,7 +263,7 @@ impl AzureLoadBalancers {
                     Err(error) if error.is_invalid() => None,
                     Err(error) => Some(Err(error)),
                 });
-                there.collect::<Result<_>>()?
+                present_machines.collect::<Result<_>>()?
             }
             _ => nodes
                 .iter()
@@ -306,10 +306,12 @@ fn share_id(kind: &str, owner: &str) -> String {
 }
 
 /// Returns the name of the pool for a family: that of the cluster, or of the Service alone.
-fn pool_of(family: &Family, own: Option<&str>, cluster: &str) -> String {
-    match own {
-        Some(own) if family.is_ipv6 => format!("{own}{}", spec::IPV6.to_ascii_lowercase()),
-        Some(own) => own.to_owned(),
+fn pool_of(family: &Family, own_pool: Option<&str>, cluster: &str) -> String {
+    match own_pool {
+        Some(own_pool) if family.is_ipv6 => {
+            format!("{own_pool}{}", spec::IPV6.to_ascii_lowercase())
+        }
+        Some(own_pool) => own_pool.to_owned(),
         None => family.pool(cluster),
     }
 }

@@ -164,12 +164,13 @@ fn eligible<'a>(
 /// selects the Node; else one without a selector. A Node stays where it is, or gets the load balancer with the fewest.
 fn assign(
     all: &[StandardBalancer],
-    there: &BTreeSet<String>,
+    current_names: &BTreeSet<String>,
     nodes: &[(Arc<Node>, Box<str>)],
     current: &HashMap<String, String>,
 ) -> HashMap<String, String> {
-    let is_there =
-        |load_balancer: &&StandardBalancer| there.contains(&load_balancer.name.to_lowercase());
+    let is_there = |load_balancer: &&StandardBalancer| {
+        current_names.contains(&load_balancer.name.to_lowercase())
+    };
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     let mut assigned = HashMap::new();
     let (mut later, mut nodes): (Vec<_>, Vec<_>) = (Vec::new(), nodes.iter().collect());
@@ -329,10 +330,10 @@ impl AzureLoadBalancers {
             (None, None) => {
                 let placed = self.placed.lock();
                 let rules = |load_balancer: &&&StandardBalancer| {
-                    let there = of_kind().find(|(_, key, _)| {
+                    let existing_group = of_kind().find(|(_, key, _)| {
                         base_name(&key.name).eq_ignore_ascii_case(&load_balancer.name)
                     });
-                    let rules = there.map_or(0, |(.., object)| {
+                    let rules = existing_group.map_or(0, |(.., object)| {
                         items(object, "loadBalancingRules").count()
                     });
                     rules
@@ -449,7 +450,7 @@ impl AzureLoadBalancers {
             .filter(|(name, document)| stays(document, name))
             .map(|(name, _)| name);
         let names = names.chain(moves.map(|(to, _)| to));
-        let there: BTreeSet<String> = names.map(str::to_lowercase).collect();
+        let names_in_lower_case: BTreeSet<String> = names.map(str::to_lowercase).collect();
         let mut current = HashMap::new();
         for (_, key, document) in &existing {
             for is_ipv6 in [false, true] {
@@ -457,9 +458,10 @@ impl AzureLoadBalancers {
                     is_ipv6,
                     ..Family::default()
                 };
-                let there = members(document, &family.pool(self.cluster()));
+                let current_members = members(document, &family.pool(self.cluster()));
                 let here = nodes.iter().filter(|node| {
-                    internal(node, is_ipv6).is_some_and(|ip| there.contains(&ip.to_string()))
+                    internal(node, is_ipv6)
+                        .is_some_and(|ip| current_members.contains(&ip.to_string()))
                 });
                 current.extend(
                     here.map(|node| (node.name.to_string(), base_name(&key.name).to_owned())),
@@ -480,7 +482,7 @@ impl AzureLoadBalancers {
             .cloned()
             .zip(machines.into_iter().map(set))
             .collect();
-        assign(self.configured(), &there, &nodes, &current)
+        assign(self.configured(), &names_in_lower_case, &nodes, &current)
     }
 
     /// Moves Nodes between the pools of load balancers other than the one that was changed.
@@ -496,7 +498,7 @@ impl AzureLoadBalancers {
             .filter(|(_, key, _)| key != changed)
         {
             let base = base_name(&key.name).to_lowercase();
-            let own: Vec<_> = nodes
+            let own_nodes: Vec<_> = nodes
                 .iter()
                 .filter(|node| assigned.get(&*node.name) == Some(&base))
                 .collect();
@@ -510,14 +512,14 @@ impl AzureLoadBalancers {
                     items(&document, "backendAddressPools").any(|backend_address_pool| {
                         text(backend_address_pool, "/name").eq_ignore_ascii_case(&pool)
                     });
-                let named = own.iter().filter_map(|node| {
+                let named = own_nodes.iter().filter_map(|node| {
                     Some((node.name.to_string(), internal(node, is_ipv6)?.to_string()))
                 });
                 let wanted: Vec<(String, String)> = named.collect();
                 let ips: Targets = wanted.iter().map(|(_, ip)| ip).collect();
-                let there = members(&document, &pool);
-                if has_pool && there != ips {
-                    let leave = there.without(&ips);
+                let current_members = members(&document, &pool);
+                if has_pool && current_members != ips {
+                    let leave = current_members.without(&ips);
                     let vnet = self.config().vnet_id();
                     let edit = move |document: &mut Value| {
                         set_members(document, &pool, (&wanted, &leave), vnet.as_deref());
@@ -605,7 +607,7 @@ mod tests {
             node("d", "other", &[]),
             node("e", "four", &[]),
         ];
-        let there = |names: &[&str]| {
+        let pools_named = |names: &[&str]| {
             names
                 .iter()
                 .map(|name| (*name).to_owned())
@@ -614,7 +616,7 @@ mod tests {
         let current = HashMap::from([("d".to_owned(), "third".to_owned())]);
         let found = assign(
             &configured(),
-            &there(&["kubernetes", "second", "third"]),
+            &pools_named(&["kubernetes", "second", "third"]),
             &nodes,
             &current,
         );

@@ -83,19 +83,19 @@ pub(super) fn probe(
     let port = spec
         .and_then(|spec| spec.ports.as_ref())
         .and_then(|ports| ports.get(index));
-    let own = OfPort(
+    let port_annotations = OfPort(
         service,
         port.and_then(|port| u16::try_from(port.port).ok())
             .unwrap_or_default(),
     );
     let interval = annotations.get(&key::PROBE_INTERVAL);
-    let interval = own.number("health-probe_interval", 5, interval, annotations);
+    let interval = port_annotations.number("health-probe_interval", 5, interval, annotations);
     let count = annotations.get(&key::PROBE_COUNT);
-    let count = own.number("health-probe_num-of-probe", 2, count, annotations);
+    let count = port_annotations.number("health-probe_num-of-probe", 2, count, annotations);
     if interval * count >= 120 {
         annotations.mistake(format!(
             "health probe of port {}: interval {interval} × {count} probes must be less than 120 seconds",
-            own.1
+            port_annotations.1
         ));
     }
     let common = Probe {
@@ -134,7 +134,7 @@ pub(super) fn probe(
         "https" => ProbeProtocol::Https,
         _ => ProbeProtocol::Tcp,
     };
-    let protocol = own
+    let protocol = port_annotations
         .text("health-probe_protocol")
         .or(of_app)
         .map(parsed)
@@ -147,15 +147,15 @@ pub(super) fn probe(
     } else {
         ProbeProtocol::Tcp
     };
-    let path = own
+    let path = port_annotations
         .text("health-probe_request-path")
         .map(str::to_owned)
         .or_else(|| annotations.get(&key::PROBE_PATH));
-    let stated = probe_port(&own, annotations);
+    let stated = probe_port(&port_annotations, annotations);
     if stated.is_none() && node_port == 0 {
         annotations.mistake(format!(
             "port {0}: has no node port, which its health probe needs; set allocateLoadBalancerNodePorts, or annotation {PREFIX}port_{0}_health-probe_port or {PREFIX}port_{0}_no_probe_rule",
-            own.1
+            port_annotations.1
         ));
     }
     Probe {
@@ -167,9 +167,9 @@ pub(super) fn probe(
 }
 
 /// Returns the port of a probe that an annotation names: a port of the Service, by name or number, or any number.
-fn probe_port(own: &OfPort<'_>, annotations: &mut Annotations<'_>) -> Option<u16> {
-    let text = own.text("health-probe_port")?;
-    let ports = own
+fn probe_port(annotations_of_port: &OfPort<'_>, annotations: &mut Annotations<'_>) -> Option<u16> {
+    let text = annotations_of_port.text("health-probe_port")?;
+    let ports = annotations_of_port
         .0
         .spec
         .as_ref()
@@ -186,7 +186,7 @@ fn probe_port(own: &OfPort<'_>, annotations: &mut Annotations<'_>) -> Option<u16
         None => text.parse().ok().filter(|port| *port != 0),
     };
     if port.is_none() {
-        annotations.mistake(format!("annotation {PREFIX}port_{}_health-probe_port: {text:?} is neither a port of the Service nor a number from 1 to 65535", own.1));
+        annotations.mistake(format!("annotation {PREFIX}port_{}_health-probe_port: {text:?} is neither a port of the Service nor a number from 1 to 65535", annotations_of_port.1));
     }
     port
 }

@@ -84,8 +84,8 @@ impl AzureLoadBalancers {
             let config = self.config();
             graph = graph.balancer(tags::observed(attributes, &config, balancer, &config.tags));
         }
-        let own: Vec<&Value> = addresses.iter().filter(is_own).collect();
-        for address in &own {
+        let own_addresses: Vec<&Value> = addresses.iter().filter(is_own).collect();
+        for address in &own_addresses {
             graph = graph.resource(
                 address::resource(text(address, "/name")),
                 self.observed_address(address, service),
@@ -109,7 +109,9 @@ impl AzureLoadBalancers {
         }
         let cluster = balancer["tags"][CLUSTER_TAG].as_str().map(str::to_owned);
         let owner_tags = match (
-            own.first().map(|object| address::owner_tags(object)),
+            own_addresses
+                .first()
+                .map(|object| address::owner_tags(object)),
             cluster,
         ) {
             (Some(tags), _) => tags,

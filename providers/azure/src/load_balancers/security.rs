@@ -161,13 +161,13 @@ pub(crate) fn observed(
     for rule in
         crate::arm::items(group, "securityRules").filter(|security_rule| is_ours(security_rule))
     {
-        let there = destinations(rule);
+        let rule_destinations = destinations(rule);
         let family = text(rule, "/name").contains("_IPv6");
-        let has = |ip: &IpAddr| there.contains(&ip.to_string());
+        let has = |ip: &IpAddr| rule_destinations.contains(&ip.to_string());
         let of_family = |ip: &&IpAddr| ip.is_ipv6() == family;
-        let mut own = own.iter().filter(of_family).peekable();
-        let is_its_match = match own.peek() {
-            Some(_) => own.all(has),
+        let mut own_addresses = own.iter().filter(of_family).peekable();
+        let is_its_match = match own_addresses.peek() {
+            Some(_) => own_addresses.all(has),
             None => further.iter().filter(of_family).any(has),
         };
         if is_its_match && !foreign.contains(&text(rule, "/name").to_ascii_lowercase()) {
@@ -223,7 +223,7 @@ impl Edit {
             let name = text(rule, "/name").to_ascii_lowercase();
             let is_wanted = names.contains_key(&name);
             let may_strip = self.may_strip(rule);
-            let there = destinations(rule);
+            let rule_destinations = destinations(rule);
             let leaves = |ip: &IpAddr| match () {
                 () if self.gone.contains(ip) => true,
                 () if !self.leaving.contains(ip) && (is_wanted || !self.addresses.contains(ip)) => {
@@ -232,12 +232,12 @@ impl Edit {
                 () if self.nodes.contains(ip) => !self.kept.contains(&name),
                 () => may_strip,
             };
-            let left: BTreeSet<String> = there
+            let left: BTreeSet<String> = rule_destinations
                 .iter()
                 .filter(|text| !text.parse().is_ok_and(|ip| leaves(&ip)))
                 .cloned()
                 .collect();
-            if left != there {
+            if left != rule_destinations {
                 set_destinations(rule, &left);
             }
         }
@@ -246,32 +246,32 @@ impl Edit {
                 continue;
             };
             let is_ipv6 = parsed.family == "IPv6";
-            let own = self
+            let own_destinations = self
                 .addresses
                 .iter()
                 .filter(|ip| ip.is_ipv6() == is_ipv6)
                 .map(ToString::to_string);
-            if let Some(there) = all
+            if let Some(existing_rule) = all
                 .iter_mut()
                 .find(|object| text(object, "/name").eq_ignore_ascii_case(name))
             {
-                let before = destinations(there);
+                let before = destinations(existing_rule);
                 // Somebody may have opened the rule by hand.
                 let after: BTreeSet<String> = before
                     .iter()
                     .filter(|text| *text != "*")
                     .cloned()
-                    .chain(own)
+                    .chain(own_destinations)
                     .collect();
-                if written(there) != **rule {
-                    set_rule(there, &parsed);
+                if written(existing_rule) != **rule {
+                    set_rule(existing_rule, &parsed);
                 }
                 if after != before {
-                    set_destinations(there, &after);
+                    set_destinations(existing_rule, &after);
                 }
             } else {
-                let own: BTreeSet<String> = own.collect();
-                let new = new_rule(&parsed, &own, all)?;
+                let own_destinations: BTreeSet<String> = own_destinations.collect();
+                let new = new_rule(&parsed, &own_destinations, all)?;
                 all.push(new);
             }
         }

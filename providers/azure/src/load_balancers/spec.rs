@@ -370,8 +370,8 @@ fn ports(
                 continue;
             }
         };
-        let own = OfPort(service, port.number);
-        let has_rule = !own.is_true("no_lb_rule");
+        let port_annotations = OfPort(service, port.number);
+        let has_rule = !port_annotations.is_true("no_lb_rule");
         if port.node_port == 0 && families.iter().any(|family| family.to_nodes) {
             annotations.mistake(format!(
                 "port {}: has no node port; set allocateLoadBalancerNodePorts",
@@ -379,7 +379,7 @@ fn ports(
             ));
         }
         let is_tcp = port.protocol == "TCP";
-        let probe = if own.is_true("no_probe_rule") || !is_tcp || !has_rule {
+        let probe = if port_annotations.is_true("no_probe_rule") || !is_tcp || !has_rule {
             None
         } else {
             Some(probe(service, config, annotations, index, port.node_port))

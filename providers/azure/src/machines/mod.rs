@@ -182,9 +182,9 @@ fn reading(
 
 impl Machines {
     fn all_groups(&self) -> Vec<ResourceGroup> {
-        let own = self.config.nodes.name.clone();
+        let own_group = self.config.nodes.name.clone();
         let others = self.groups.lock().clone();
-        let names: BTreeSet<String> = others.into_iter().chain([own]).collect();
+        let names: BTreeSet<String> = others.into_iter().chain([own_group]).collect();
         let subscription = &self.config.nodes.subscription;
         names
             .into_iter()
@@ -490,13 +490,15 @@ impl MachineSource for Machines {
         let found = provider_id
             .strip_prefix("azure://")
             .and_then(|id| Some((id, place(id)?)));
-        let own = &self.config.nodes.subscription;
-        if let Some((_, other)) = found
-            .as_ref()
-            .filter(|(_, entry)| !entry.group.subscription.eq_ignore_ascii_case(own))
-        {
+        let own_subscription = &self.config.nodes.subscription;
+        if let Some((_, other)) = found.as_ref().filter(|(_, entry)| {
+            !entry
+                .group
+                .subscription
+                .eq_ignore_ascii_case(own_subscription)
+        }) {
             return Err(Error::invalid(format!(
-                "provider ID {provider_id:?} is of subscription {}, and subscriptionId is {own}: the machine is not looked up there",
+                "provider ID {provider_id:?} is of subscription {}, and subscriptionId is {own_subscription}: the machine is not looked up there",
                 other.group.subscription
             )));
         }

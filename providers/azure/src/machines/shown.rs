@@ -53,8 +53,12 @@ impl Shown {
             .unwrap_or(region)
             .to_ascii_lowercase()
             .replace(' ', "");
-        let own = &self.properties["instanceView"];
-        let view = if own.is_object() { Some(own) } else { view };
+        let instance_view = &self.properties["instanceView"];
+        let view = if instance_view.is_object() {
+            Some(instance_view)
+        } else {
+            view
+        };
         let zone = match self.zones.first() {
             Some(zone) => Some(format!("{region}-{zone}").to_ascii_lowercase()),
             // Machines in no zone are in a fault domain; without one, in the first.

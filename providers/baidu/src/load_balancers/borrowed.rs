@@ -20,9 +20,13 @@ fn is_tagged(service: &Service, observed: &ObservedLoadBalancer) -> bool {
 
 /// Returns `true` if the status of the Service shows the BLB. The author of a Service cannot write the status.
 fn is_shown(service: &Service, observed: &ObservedLoadBalancer) -> bool {
-    shown(service)
-        .iter()
-        .any(|entry| entry.ip.is_some() && observed.ingress.iter().any(|own| own.ip == entry.ip))
+    shown(service).iter().any(|entry| {
+        entry.ip.is_some()
+            && observed
+                .ingress
+                .iter()
+                .any(|own_entry| own_entry.ip == entry.ip)
+    })
 }
 
 /// Returns `true` if the BLB serves the Service already: by its owner tags, or because the Service shows it. An annotation
@@ -150,8 +154,11 @@ impl BlbLoadBalancers {
         }
         let listeners: Vec<_> = seen.listeners().map(|(port, _)| port.to_string()).collect();
         let nodes = desired.targets_of(POOL);
-        let there = seen.targets_of(POOL);
-        let backends: Vec<_> = there.iter().filter(|id| !nodes.contains(id)).collect();
+        let current_targets = seen.targets_of(POOL);
+        let backends: Vec<_> = current_targets
+            .iter()
+            .filter(|id| !nodes.contains(id))
+            .collect();
         if listeners.is_empty() && backends.is_empty() {
             return Ok(());
         }
@@ -178,9 +185,11 @@ impl BlbLoadBalancers {
         observed: &ObservedLoadBalancer,
     ) -> Result<()> {
         match (observed.labels.get(VPC), self.place.known_vpc()) {
-            (Some(vpc), Some(own)) if vpc != own && self.is_adoption(identity, observed) => {
+            (Some(vpc), Some(service_vpc))
+                if vpc != service_vpc && self.is_adoption(identity, observed) =>
+            {
                 Err(Error::invalid(format!(
-                    "{} is in VPC {vpc}, not in VPC {own} of the cluster; name a BLB of this VPC",
+                    "{} is in VPC {vpc}, not in VPC {service_vpc} of the cluster; name a BLB of this VPC",
                     observed.place()
                 )))
             }
@@ -199,13 +208,13 @@ impl BlbLoadBalancers {
 
     /// Warns of a subnet that has no effect on a BLB that exists.
     pub(super) fn report_subnet(&self, observed: &ObservedLoadBalancer, service: &Service) {
-        let there = self.subnets.lock().get(&observed.id).cloned();
+        let current_subnet = self.subnets.lock().get(&observed.id).cloned();
         let wanted = text_on(service, key::SUBNET_ID.key());
-        if let (Some(there), Some(wanted)) = (there, wanted)
-            && there != wanted
+        if let (Some(current_subnet), Some(wanted)) = (current_subnet, wanted)
+            && current_subnet != wanted
         {
             let text = format!(
-                "annotation {} has no effect: {} stays in subnet {there}, and is not moved to {wanted}; restore the \
+                "annotation {} has no effect: {} stays in subnet {current_subnet}, and is not moved to {wanted}; restore the \
                  annotation, or create the Service again",
                 key::SUBNET_ID.key(),
                 observed.place()

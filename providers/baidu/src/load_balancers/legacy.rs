@@ -240,7 +240,7 @@ mod tests {
         ] {
             assert!(is_generated_for_another(name, "c-1", &service), "{name}");
         }
-        let own = [
+        let own_tag_values = [
             "CCE/SVC/c-1/shop/web",
             "a0b0a1c0f3f3e4c57a1b59f5f2a7d8c1",
             "web",
@@ -249,7 +249,8 @@ mod tests {
             "abc/shop/mail",
         ];
         assert!(
-            own.iter()
+            own_tag_values
+                .iter()
                 .all(|name| !is_generated_for_another(name, "c-1", &service))
         );
     }

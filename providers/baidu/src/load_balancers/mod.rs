@@ -416,15 +416,15 @@ impl LoadBalancerCloud for BlbLoadBalancers {
             desired =
                 desired.balancer(settings.set(GENERATED_WORDS, self.api.config.description()));
         }
-        if let (Some(wanted), Some(there)) = (
+        if let (Some(wanted), Some(current_eip)) = (
             desired.resources.get(&eip_key()),
             seen.resources.get(&eip_key()),
         ) {
             let is_same = wanted
                 .text("ip")
-                .is_none_or(|ip| there.text("ip") == Some(ip));
-            let is_own = there.get(OWN).is_some();
-            let differences = wanted.differences(there);
+                .is_none_or(|ip| current_eip.text("ip") == Some(ip));
+            let is_own = current_eip.get(OWN).is_some();
+            let differences = wanted.differences(current_eip);
             let changed = |keys: &[&str]| {
                 differences
                     .iter()
@@ -432,15 +432,15 @@ impl LoadBalancerCloud for BlbLoadBalancers {
                     .cloned()
             };
             if !is_own {
-                self.report_found(identity.service, there, changed(&EIP_SETTINGS));
+                self.report_found(identity.service, current_eip, changed(&EIP_SETTINGS));
                 desired.keep(seen, &eip_key(), &EIP_SETTINGS);
             } else if let Some(change) = changed(&["paymentTiming", "billingMethod"]) {
-                let ip = there.text("ip").unwrap_or_default();
+                let ip = current_eip.text("ip").unwrap_or_default();
                 return Err(Error::invalid(format!(
                     "EIP {ip} cannot change ({change}); restore the annotation, or create the Service again"
                 )));
             }
-            if there.get(SHARE_GROUP).is_some() {
+            if current_eip.get(SHARE_GROUP).is_some() {
                 desired.keep(seen, &eip_key(), &["bandwidthInMbps"]);
             }
         }
@@ -497,10 +497,10 @@ impl LoadBalancerCloud for BlbLoadBalancers {
             .graph
             .as_ref()
             .and_then(|graph| graph.resources.get(&eip_key()));
-        let own = eip
+        let own_eip = eip
             .filter(|eip| eip.get(OWN).is_some())
             .and_then(|eip| eip.text("ip"));
-        annotations.extend(own.map(|ip| (key::ADDED_EIP.key(), Some(ip.to_owned()))));
+        annotations.extend(own_eip.map(|ip| (key::ADDED_EIP.key(), Some(ip.to_owned()))));
         Published {
             status,
             annotations,

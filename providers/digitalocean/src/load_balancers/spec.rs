@@ -414,8 +414,9 @@ fn sticky_sessions(annotations: &mut Annotations<'_>) -> StickySessions {
 
 /// Returns the port of the Nodes for the health checks of a Service: the default, unless the Service has another.
 pub(crate) fn check_port(service: &Service) -> u16 {
-    let own = provider_kit::health_check::HealthCheck::of(service);
-    own.and_then(|check| u16::try_from(check.port).ok())
+    let node_health_check = provider_kit::health_check::HealthCheck::of(service);
+    node_health_check
+        .and_then(|check| u16::try_from(check.port).ok())
         .unwrap_or(KUBE_PROXY_PORT)
 }
 

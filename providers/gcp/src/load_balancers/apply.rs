@@ -407,11 +407,11 @@ impl Session<'_> {
             .listeners()
             .filter(|(_, rule)| rule.text("pool") == Some(pool))
         {
-            let own = self.names.rule(is_ipv6(&port.protocol));
+            let rule_name = self.names.rule(is_ipv6(&port.protocol));
             if rule.text("loadBalancingScheme") == Some(self.spec.scheme()) {
-                self.hold_address(&own, rule).await?;
+                self.hold_address(&rule_name, rule).await?;
             }
-            self.delete_object(RULE, &own).await?;
+            self.delete_object(RULE, &rule_name).await?;
         }
         self.delete_object(kind, name).await?;
         let targets = graph.targets_of(pool);
@@ -439,12 +439,12 @@ impl Session<'_> {
 
     /// Creates a forwarding rule, in the place of the one that there is. The address stays, unless the change is about it.
     async fn replace_rule(&self, is_for_ipv6: bool, settings: &Attributes) -> Result<Rule> {
-        let own = self.names.rule(is_for_ipv6);
+        let rule_name = self.names.rule(is_for_ipv6);
         let mut before = self.graph().into_iter().flat_map(ResourceGraph::listeners);
         let before = before
             .find(|(port, _)| is_ipv6(&port.protocol) == is_for_ipv6)
             .map(|(_, settings)| settings);
-        let mut body = body(&own, settings);
+        let mut body = body(&rule_name, settings);
         let moves = |key: &&str| {
             before.is_some_and(|entry| {
                 settings
@@ -465,9 +465,9 @@ impl Session<'_> {
         if let Some(before) = before {
             body["IPAddress"] = wanted.or(seen.filter(|_| !is_moving)).into();
             if !is_moving {
-                self.hold_address(&own, before).await?;
+                self.hold_address(&rule_name, before).await?;
             }
-            self.delete_object(RULE, &own).await?;
+            self.delete_object(RULE, &rule_name).await?;
         }
         body["description"] =
             Description::text(&self.spec.service, self.change.identity.owner_tags()).into();
@@ -491,7 +491,7 @@ impl Session<'_> {
                     .json(&without_nulls(body)),
             )
             .await?;
-        let shown: Option<Rule> = self.cloud.api.find(self.place, RULE, &own).await?;
+        let shown: Option<Rule> = self.cloud.api.find(self.place, RULE, &rule_name).await?;
         shown.ok_or_else(|| {
             Error::conflict("the forwarding rule that was just created does not exist")
         })
@@ -580,8 +580,13 @@ impl Session<'_> {
 
     /// Writes the owner tags as labels: the description of a forwarding rule does not change.
     async fn tag(&mut self) -> Result<()> {
-        let own = self.names.name.clone();
-        let Some(rule) = self.cloud.api.find::<Rule>(self.place, RULE, &own).await? else {
+        let rule_name = self.names.name.clone();
+        let Some(rule) = self
+            .cloud
+            .api
+            .find::<Rule>(self.place, RULE, &rule_name)
+            .await?
+        else {
             return Ok(());
         };
         let Some(labels) = rule.labelled(&self.change.identity.owner_tags()) else {
@@ -590,7 +595,7 @@ impl Session<'_> {
         let body = json!({"labels": labels, "labelFingerprint": rule.label_fingerprint});
         let call = self
             .place
-            .action(Method::POST, RULE, LABEL, "", &own)
+            .action(Method::POST, RULE, LABEL, "", &rule_name)
             .json(&body);
         self.begin(call).await
     }

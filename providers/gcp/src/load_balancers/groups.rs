@@ -147,14 +147,14 @@ impl Groups {
         nodes: Option<&BTreeSet<String>>,
     ) -> Result<Members> {
         let config = &self.api.config;
-        let own = group(cluster_id);
+        let own_group = group(cluster_id);
         let pattern = match &config.groups_prefix {
-            _ if config.skips_groups => format!("{own}.*"),
+            _ if config.skips_groups => format!("{own_group}.*"),
             Some(prefix) => format!("{prefix}.*"),
             None => return Ok(Members::new()),
         };
         let mut keys = self.named(&pattern).await?;
-        keys.retain(|(_, name)| config.skips_groups || *name != own);
+        keys.retain(|(_, name)| config.skips_groups || *name != own_group);
         let mut members = self.find_all(&keys).await?;
         let prefix = Some(&*config.node_prefix).filter(|text| !text.is_empty());
         members.retain(|(zone, _), members| {

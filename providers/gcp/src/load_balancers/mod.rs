@@ -308,13 +308,13 @@ impl GceLoadBalancers {
             .collect();
         released.retain(|name| names.contains(name));
         others.iter().any(|other| {
-            let own = default_load_balancer_name(other);
+            let other_name = default_load_balancer_name(other);
             let type_ = other.spec.as_ref().and_then(|spec| spec.type_.as_deref());
             let is_leaving =
                 other.metadata.deletion_timestamp.is_some() || type_ != Some("LoadBalancer");
-            let has_pool =
-                !is_leaving || kubernetes::is_cleaned_up_later(other) && !released.contains(&own);
-            has_pool && own != name && {
+            let has_pool = !is_leaving
+                || kubernetes::is_cleaned_up_later(other) && !released.contains(&other_name);
+            has_pool && other_name != name && {
                 let spec = Spec::of(other, &self.api.config).spec;
                 is_user(&spec) && !spec.is_elsewhere
             }
@@ -618,9 +618,9 @@ impl LoadBalancerCloud for GceLoadBalancers {
         observed: &ObservedLoadBalancer,
     ) -> Result<Option<BTreeMap<String, TargetHealth>>> {
         let pools = observed.graph.iter().flat_map(|graph| graph.targets.iter());
-        let mut own =
+        let mut own_pools =
             pools.filter_map(|(pool, targets)| Some((pool.strip_prefix("targetPools/")?, targets)));
-        let Some((name, targets)) = own.next() else {
+        let Some((name, targets)) = own_pools.next() else {
             return Ok(None);
         };
         let place = self.api.place().await?;

@@ -30,10 +30,10 @@ impl GceLoadBalancers {
         backend: Backend,
         place: &Place,
     ) -> Option<Targets> {
-        let own = place.subnetwork.as_deref().map(name);
+        let own_subnet = place.subnetwork.as_deref().map(name);
         let is_in_subnet = |node: &&Arc<Node>| match node.labels.get(SUBNET_LABEL) {
             Some(subnet) if backend.has_groups() && !subnet.is_empty() => {
-                own.is_none_or(|own| own == subnet)
+                own_subnet.is_none_or(|own_subnet| own_subnet == subnet)
             }
             _ => true,
         };
@@ -68,13 +68,15 @@ impl GceLoadBalancers {
             .read(&node.provider_id)
             .ok()
             .and_then(|path| path.split('/').next());
-        let own = self.api.known_project().unwrap_or_default();
-        let Some(other) = project.filter(|project| !own.is_empty() && *project != own) else {
+        let own_project = self.api.known_project().unwrap_or_default();
+        let Some(other) =
+            project.filter(|project| !own_project.is_empty() && *project != own_project)
+        else {
             return true;
         };
         self.warn_of_node(
             node,
-            &format!("its instance is in project {other}, and load balancers are in {own}"),
+            &format!("its instance is in project {other}, and load balancers are in {own_project}"),
         );
         false
     }
@@ -105,13 +107,13 @@ impl GceLoadBalancers {
                 Err(error) => return Err(error),
             };
             let name = instance.name();
-            let own = instance
+            let own_tag = instance
                 .tags
                 .iter()
                 .filter(|tag| name.starts_with(&***tag))
                 .max_by_key(|tag| tag.len());
-            if let Some(own) = own {
-                tags.insert(own.to_string());
+            if let Some(own_tag) = own_tag {
+                tags.insert(own_tag.to_string());
                 continue;
             }
             let text = format!(

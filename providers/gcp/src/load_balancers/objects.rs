@@ -218,14 +218,15 @@ impl Check {
     pub(super) fn new(is_legacy: bool, path: &str, port: i32, description: String) -> Self {
         let port = Some(port);
         let path = Some(path.to_owned());
-        let own = |flag: bool| {
+        let if_own = |flag: bool| {
             if flag {
                 (port, path.clone())
             } else {
                 (None, None)
             }
         };
-        let ((port, request_path), (http_port, http_path)) = (own(is_legacy), own(!is_legacy));
+        let ((port, request_path), (http_port, http_path)) =
+            (if_own(is_legacy), if_own(!is_legacy));
         Self {
             port,
             request_path,

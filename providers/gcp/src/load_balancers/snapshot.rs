@@ -207,20 +207,20 @@ impl Snapshot {
             let is_own = |pool: &Pool| {
                 pool.load_balancing_scheme
                     .as_deref()
-                    .is_none_or(|own| own == scheme)
+                    .is_none_or(|own_scheme| own_scheme == scheme)
             };
-            let own = self
+            let own_pools = self
                 .pools
                 .iter()
                 .filter(|(path, pool)| path.starts_with(pools.word) && is_own(pool));
-            let own: Vec<_> = own.map(|(_, pool)| pool).collect();
-            let used = own
+            let own_pools: Vec<_> = own_pools.map(|(_, pool)| pool).collect();
+            let used = own_pools
                 .iter()
                 .flat_map(|pool| &pool.health_checks)
                 .map(|url| crate::api::name(url).to_owned());
             let mut checks: BTreeSet<String> = used.collect();
             // An interrupted change may have left a check of its own that is not used any more.
-            checks.extend((is_rest || !own.is_empty()).then(|| names.name.clone()));
+            checks.extend((is_rest || !own_pools.is_empty()).then(|| names.name.clone()));
             if is_rest && !cloud.has_other_users(&names.name, |spec| spec.shares_check(kind)) {
                 checks.insert(names.shared_check());
                 self.shows_shared = true;
@@ -352,12 +352,12 @@ impl Snapshot {
         if self.has_unused_groups {
             graph = graph.resource(names.group_resource(), Attributes::default());
         }
-        let own = [TARGET_POOL, BACKEND_SERVICE].map(|kind| kind.path(&names.name));
+        let own_paths = [TARGET_POOL, BACKEND_SERVICE].map(|kind| kind.path(&names.name));
         let led_to = rules
             .iter()
             .filter_map(|(_, rule)| rule.backend())
             .map(tail);
-        let pools: BTreeSet<String> = own.into_iter().chain(led_to).collect();
+        let pools: BTreeSet<String> = own_paths.into_iter().chain(led_to).collect();
         let mut checks = BTreeSet::new();
         for path in pools {
             let Some(pool) = self.pools.get(&path) else {

@@ -254,15 +254,15 @@ impl Spec {
 
     /// Returns the source ranges of one address family. All IPv4 addresses stand for all IPv6 addresses as well.
     pub(super) fn ranges(&self, is_ipv6: bool) -> Vec<String> {
-        let own = self
+        let ranges_of_service = self
             .ranges
             .iter()
             .filter(|range| range.addr().is_ipv6() == is_ipv6);
-        let own: Vec<_> = own.map(ToString::to_string).collect();
-        if is_ipv6 && own.is_empty() {
+        let range_texts: Vec<_> = ranges_of_service.map(ToString::to_string).collect();
+        if is_ipv6 && range_texts.is_empty() {
             vec!["::/0".to_owned()]
         } else {
-            own
+            range_texts
         }
     }
 

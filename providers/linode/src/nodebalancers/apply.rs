@@ -278,16 +278,22 @@ impl NodeBalancers {
         wants: &Attributes,
     ) -> Result<()> {
         let api = &self.source.api;
-        let there = firewall::of(&self.source.api, &actual.id).await?;
-        match there.iter().find(|firewall| firewall.is_own(actual)) {
-            Some(own) => firewall::update(api, identity, own.id, wants).await,
+        let existing_firewalls = firewall::of(&self.source.api, &actual.id).await?;
+        match existing_firewalls
+            .iter()
+            .find(|firewall| firewall.is_own(actual))
+        {
+            Some(own_firewall) => firewall::update(api, identity, own_firewall.id, wants).await,
             None => firewall::create(api, identity, &actual.id, &actual.name, wants).await,
         }
     }
 
     pub(super) async fn delete_firewall(&self, actual: &ObservedLoadBalancer) -> Result<()> {
-        let there = firewall::of(&self.source.api, &actual.id).await?;
-        for firewall in there.iter().filter(|firewall| firewall.is_own(actual)) {
+        let existing_firewalls = firewall::of(&self.source.api, &actual.id).await?;
+        for firewall in existing_firewalls
+            .iter()
+            .filter(|firewall| firewall.is_own(actual))
+        {
             firewall::delete(&self.source.api, firewall.id, &actual.id).await?;
         }
         Ok(())
@@ -325,16 +331,19 @@ impl NodeBalancers {
         let api = &self.source.api;
         let id = &*actual.id;
         let subnet = self.backend_subnet(spec).await?;
-        let there = self.configs(id).await?;
+        let existing_configs = self.configs(id).await?;
         let of = |port: &Port| {
-            there
+            existing_configs
                 .iter()
                 .find(|config| config.port == port.number && config.transport() == port.protocol)
         };
         for (port, settings) in touched {
             let (mut config, secret) = self.config(identity, port, settings, spec).await?;
             let (number, backends) = match of(port) {
-                Some(there) => (there.id, self.backends(id, there.id).await?),
+                Some(existing_config) => (
+                    existing_config.id,
+                    self.backends(id, existing_config.id).await?,
+                ),
                 None => {
                     let call = secret
                         .iter()

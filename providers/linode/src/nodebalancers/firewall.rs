@@ -221,11 +221,11 @@ fn rules(service: &Service, settings: &Attributes) -> Value {
         .collect();
     let mut inbound = Vec::new();
     for protocol in ["TCP", "UDP"] {
-        let own: Vec<_> = ports
+        let port_texts: Vec<_> = ports
             .iter()
             .filter_map(|port| port.strip_prefix(protocol)?.strip_prefix('/'))
             .collect();
-        for own in own.chunks(MOST_PORTS) {
+        for port_chunk in port_texts.chunks(MOST_PORTS) {
             for at in 0..v4.len().max(v6.len()).div_ceil(MOST_ADDRESSES) {
                 let mut addresses = json!({});
                 for (family, all) in [("ipv4", &v4), ("ipv6", &v6)] {
@@ -235,7 +235,7 @@ fn rules(service: &Service, settings: &Attributes) -> Value {
                 }
                 inbound.push(
                     json!({"action": action, "label": label, "description": description,
-                    "protocol": protocol, "ports": own.join(","), "addresses": addresses}),
+                    "protocol": protocol, "ports": port_chunk.join(","), "addresses": addresses}),
                 );
             }
         }

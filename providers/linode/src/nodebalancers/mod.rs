@@ -235,8 +235,8 @@ impl NodeBalancers {
             .map(|firewall| firewall.id)
             .collect();
         let mut graph = found.graph(configs.into_iter().zip(backends).collect(), &attached)?;
-        if let Some(own) = firewalls.iter().find(is_own) {
-            graph = graph.resource(firewall::resource(), own.observed());
+        if let Some(own_firewall) = firewalls.iter().find(is_own) {
+            graph = graph.resource(firewall::resource(), own_firewall.observed());
         }
         Ok(Some(ObservedLoadBalancer {
             graph: Some(graph),

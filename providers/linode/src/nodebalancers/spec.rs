@@ -372,11 +372,11 @@ impl Defaults {
             .annotations
             .as_ref()
             .and_then(|all| all.get(&annotation));
-        let own = text.map_or_else(
+        let stated_ports = text.map_or_else(
             || Ok(PortText::default()),
             |text| serde_json::from_str(text),
         );
-        let own: PortText = own.unwrap_or_else(|error| {
+        let stated_ports: PortText = stated_ports.unwrap_or_else(|error| {
             annotations.mistake(format!(
                 "annotation {annotation}: {error}; it must be a JSON object of texts"
             ));
@@ -394,7 +394,7 @@ impl Defaults {
             }
             choice
         };
-        let named = own.protocol.map(|text| text.to_ascii_lowercase());
+        let named = stated_ports.protocol.map(|text| text.to_ascii_lowercase());
         let named = choose("protocol", &named, &["tcp", "udp", "http", "https"]);
         let named =
             named.and_then(|text| <Protocol as provider_kit::declared::Value>::KIND.parse(&text));
@@ -414,7 +414,7 @@ impl Defaults {
         };
         let algorithm = choose(
             "algorithm",
-            &own.algorithm.or(self.algorithm.clone()),
+            &stated_ports.algorithm.or(self.algorithm.clone()),
             algorithms,
         );
         let (sticky, default): (&[&str], _) = match protocol {
@@ -422,19 +422,19 @@ impl Defaults {
             Protocol::Udp => (&["none", "session", "source_ip"], Some("session")),
             Protocol::Http | Protocol::Https => (&["none", "table", "http_cookie"], Some("table")),
         };
-        let stickiness = own
+        let stickiness = stated_ports
             .stickiness
             .or(self.stickiness.clone())
             .filter(|_| !sticky.is_empty());
         let stickiness = choose("stickiness", &stickiness, sticky).or(default.map(str::to_owned));
-        let proxy = own.proxy_protocol.or(self.proxy_protocol.clone());
+        let proxy = stated_ports.proxy_protocol.or(self.proxy_protocol.clone());
         let proxy = choose("proxy-protocol", &proxy, &["none", "v1", "v2"])
             .unwrap_or_else(|| "none".to_owned());
-        let udp_check = own
+        let udp_check = stated_ports
             .udp_check_port
             .as_ref()
             .map(|text| text.parse::<u16>().ok().filter(|port| *port > 0));
-        let secret = own.tls_secret_name.filter(|name| !name.is_empty());
+        let secret = stated_ports.tls_secret_name.filter(|name| !name.is_empty());
         for (is_wrong, text) in [
             (
                 is_udp && proxy != "none",

@@ -137,7 +137,7 @@ fn backend(
         )
     }) {
         None => spec.weight,
-        Some((_, Some(own))) => own,
+        Some((_, Some(own_value))) => own_value,
         Some((text, None)) => {
             let text = format!(
                 "annotation {weight}: {text:?} is not a number from 0 to 256; it has the default weight"

@@ -240,17 +240,17 @@ fn of_port(port: &ServicePort, service: &Service) -> Option<Service> {
     });
     let name = name.unwrap_or_default();
     let suffixes = [format!(".{name}"), format!(".{}", port.number)];
-    let mut own = BTreeMap::new();
+    let mut port_settings = BTreeMap::new();
     for suffix in suffixes.iter().filter(|suffix| suffix.len() > 1) {
         let found = annotations
             .iter()
             .filter(|(key, _)| key.starts_with(key::PREFIX));
-        own.extend(found.filter_map(|(key, value)| {
+        port_settings.extend(found.filter_map(|(key, value)| {
             Some((key.strip_suffix(&**suffix)?.to_owned(), value.clone()))
         }));
     }
-    let is_any = !own.is_empty();
-    annotations.extend(own);
+    let is_any = !port_settings.is_empty();
+    annotations.extend(port_settings);
     is_any.then_some(of_port)
 }
 
@@ -265,9 +265,9 @@ fn port_spec(
     let Some(view) = &of_port else {
         return stated(port, service, acl, read);
     };
-    let mut own = Annotations::of(view).over(&config.settings);
-    let stated = stated(port, view, acl, &mut own);
-    if let Err(error) = own.finish() {
+    let mut port_annotations = Annotations::of(view).over(&config.settings);
+    let stated = stated(port, view, acl, &mut port_annotations);
+    if let Err(error) = port_annotations.finish() {
         read.mistake(format!("port {}: {error}", port.number));
     }
     stated
@@ -288,17 +288,17 @@ fn stated(
         .as_ref()
         .is_some_and(|ids| !ids.is_empty());
     let ids = key::LISTENER_CERTIFICATES.key();
-    let own = key::LISTENER_SECRET.key();
+    let secret_key = key::LISTENER_SECRET.key();
     match &secret {
         None if is_tls && !has_ids => {
             read.mistake(format!(
-                "port {}: TLS needs annotation {ids} or {own}",
+                "port {}: TLS needs annotation {ids} or {secret_key}",
                 port.number
             ));
         }
         Some(_) if has_ids => {
             read.mistake(format!(
-                "annotation {own}: port {} has {ids} too; remove one of the two",
+                "annotation {secret_key}: port {} has {ids} too; remove one of the two",
                 port.number
             ));
         }

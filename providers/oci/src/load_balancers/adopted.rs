@@ -108,15 +108,15 @@ pub(super) fn fitted(
         return desired;
     };
     let settings = settings.matching(|key| !KEPT.contains(&key) && key != GROUPS);
-    let there = seen
+    let existing_groups = seen
         .balancer_attributes()
         .and_then(|settings| settings.get(GROUPS))
         .and_then(Value::as_array);
-    let there = there
+    let existing_groups = existing_groups
         .into_iter()
         .flatten()
         .filter_map(|object| object.as_str().map(str::to_owned));
-    let all: BTreeSet<_> = there.chain(spec.groups.iter().cloned()).collect();
+    let all: BTreeSet<_> = existing_groups.chain(spec.groups.iter().cloned()).collect();
     let settings = if spec.groups.is_empty() {
         settings
     } else {

@@ -120,26 +120,30 @@ impl LoadBalancers {
         pool: &str,
         set: &mut Value,
     ) -> Result<()> {
-        let there: Option<Value> = form
+        let existing_object: Option<Value> = form
             .http(&self.api)
             .find(Call::get(form.set, &[id, pool]))
             .await?;
-        let there = there
+        let existing_settings = existing_object
             .as_ref()
             .and_then(|object| object["backends"].as_array())
             .into_iter()
             .flatten();
         let place = |object: &Value| (object["ipAddress"].clone(), object["port"].clone());
-        let known: Vec<_> = there.map(|object| (place(object), object)).collect();
+        let known: Vec<_> = existing_settings
+            .map(|object| (place(object), object))
+            .collect();
         for backend in set["backends"].as_array_mut().into_iter().flatten() {
-            let Some((_, there)) = known.iter().find(|(known, _)| *known == place(backend)) else {
+            let Some((_, existing_backend)) =
+                known.iter().find(|(known, _)| *known == place(backend))
+            else {
                 continue;
             };
             for key in SETTINGS_OF_BACKENDS
                 .iter()
-                .filter(|key| !there[**key].is_null())
+                .filter(|key| !existing_backend[**key].is_null())
             {
-                backend[*key] = there[*key].clone();
+                backend[*key] = existing_backend[*key].clone();
             }
         }
         Ok(())
@@ -154,16 +158,16 @@ impl LoadBalancers {
     ) -> Result<String> {
         let compartment = self.compartment(identity.service).await?;
         let vcn = self.vcn(spec).await?;
-        let (own, rules) = self.groups.ensure(identity, &compartment, &vcn).await?;
+        let (own_group, rules) = self.groups.ensure(identity, &compartment, &vcn).await?;
         let wanted = graph
             .resources
             .get(&groups::resource())
             .cloned()
             .unwrap_or_default();
         self.groups
-            .write(&own, identity.uid(), &wanted, Some(&rules))
+            .write(&own_group, identity.uid(), &wanted, Some(&rules))
             .await?;
-        Ok(own)
+        Ok(own_group)
     }
 
     async fn update(
@@ -489,13 +493,13 @@ impl LoadBalancers {
 }
 
 /// Returns the groups of a load balancer: those in its settings, which a user chose, and its own.
-pub(super) fn group_ids(settings: &Attributes, own: Option<&str>) -> Result<Value> {
+pub(super) fn group_ids(settings: &Attributes, own_group: Option<&str>) -> Result<Value> {
     let chosen = settings
         .get("networkSecurityGroupIds")
         .and_then(Value::as_array)
         .into_iter()
         .flatten();
-    let ids: Vec<_> = chosen.filter_map(Value::as_str).chain(own).collect();
+    let ids: Vec<_> = chosen.filter_map(Value::as_str).chain(own_group).collect();
     if ids.len() > 5 {
         return Err(Error::invalid(format!(
             "the load balancer would be in {} network security groups, one of them its own; at most 5 are possible",

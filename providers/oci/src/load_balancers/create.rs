@@ -80,8 +80,8 @@ impl LoadBalancers {
                 json!({"minimumBandwidthInMbps": 10, "maximumBandwidthInMbps": 100});
         }
         if spec.mode == SecurityMode::Groups {
-            let own = self.ensure_group(identity, spec, &graph).await?;
-            body["networkSecurityGroupIds"] = group_ids(&settings, Some(&own))?;
+            let own_group = self.ensure_group(identity, spec, &graph).await?;
+            body["networkSecurityGroupIds"] = group_ids(&settings, Some(&own_group))?;
         }
         let secrets = self.add_parts(&mut body, &graph, spec).await?;
         let answer = match self.post(form, &body, identity.uid(), &secrets).await {

@@ -30,12 +30,12 @@ impl LoadBalancers {
         };
         let has_fixed_shape =
             settings(seen, "shapeName").is_some_and(|settings| settings != "flexible");
-        if let (true, false, Some(own)) = (
+        if let (true, false, Some(own_shape)) = (
             has_fixed_shape,
             spec.is_shape_named,
             desired.balancer_attributes().cloned(),
         ) {
-            desired = desired.balancer(own.matching(|key| !key.starts_with("shape")));
+            desired = desired.balancer(own_shape.matching(|key| !key.starts_with("shape")));
         }
         if let (true, Some((wanted, None))) = (
             settings(seen, "shapeName") == Some(json!("flexible")),
@@ -63,8 +63,8 @@ impl LoadBalancers {
         let mut events = PendingEvents::default();
         for key in ["isPrivate", "subnetIds", "subnetId"] {
             let wanted = settings(&desired, key);
-            let there = settings(seen, key);
-            if wanted.is_some() && there.is_some() && wanted != there {
+            let existing_value = settings(seen, key);
+            if wanted.is_some() && existing_value.is_some() && wanted != existing_value {
                 let text = "the load balancer keeps its subnets, and stays internal or public; create the Service again";
                 events.warn(
                     "ImmutableSetting",
@@ -96,12 +96,12 @@ impl LoadBalancers {
             let mut rules = security::rules(Some(wanted));
             let retained =
                 Retained::by_others(&self.services(), identity.service, false, &self.config);
-            let there = security::rules(seen.resources.get(&security::resource()));
+            let existing_rules = security::rules(seen.resources.get(&security::resource()));
             // A sync of targets adds rules for Nodes that joined; without all subnets of Nodes, no rule is surplus.
             let is_partial = self.partial_rules.lock().contains(identity.uid())
                 || desired.balancer_attributes().is_none();
             rules.extend(
-                there
+                existing_rules
                     .into_iter()
                     .filter(|rule| is_partial || retained.needs(rule)),
             );

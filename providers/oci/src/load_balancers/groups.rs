@@ -117,9 +117,9 @@ fn texts(settings: Option<&Attributes>) -> BTreeSet<String> {
 }
 
 /// Returns the text of a rule in a group.
-fn text(rule: &Value, group: &str, own: &str) -> String {
+fn text(rule: &Value, group: &str, own_group: &str) -> String {
     let name = |id: &str| {
-        if id == own {
+        if id == own_group {
             FRONTEND.to_owned()
         } else {
             id.to_owned()
@@ -148,13 +148,13 @@ fn text(rule: &Value, group: &str, own: &str) -> String {
 }
 
 /// Returns a rule in the form of the API.
-fn written(text: &str, own: &str, uid: &str) -> Option<(String, Value)> {
+fn written(text: &str, own_group: &str, uid: &str) -> Option<(String, Value)> {
     let [group, direction, protocol, peer, port] = text.split(' ').collect::<Vec<_>>()[..] else {
         return None;
     };
     let id = |name: &str| {
         if name == FRONTEND {
-            own.to_owned()
+            own_group.to_owned()
         } else {
             name.to_owned()
         }
@@ -269,8 +269,8 @@ impl Groups {
     }
 
     /// Reads the rules of a Service in its own group, and in the groups of the Nodes that those lead to.
-    async fn rules(&self, own: &str, uid: &str) -> Result<Attributes> {
-        let frontend = self.own_rules(own, uid).await?;
+    async fn rules(&self, own_group: &str, uid: &str) -> Result<Attributes> {
+        let frontend = self.own_rules(own_group, uid).await?;
         let peers = frontend
             .iter()
             .filter(|frontend| frontend["direction"] == "EGRESS")
@@ -279,13 +279,16 @@ impl Groups {
             .filter(|peer| !peer.contains('/'))
             .map(str::to_owned)
             .collect();
-        let mut rules: BTreeSet<_> = frontend.iter().map(|rule| text(rule, own, own)).collect();
+        let mut rules: BTreeSet<_> = frontend
+            .iter()
+            .map(|rule| text(rule, own_group, own_group))
+            .collect();
         for group in backends {
             rules.extend(
                 self.own_rules(&group, uid)
                     .await?
                     .iter()
-                    .map(|rule| text(rule, &group, own)),
+                    .map(|rule| text(rule, &group, own_group)),
             );
         }
         Ok(Attributes::default().set("rules", rules))
@@ -393,8 +396,8 @@ impl Groups {
         let mut groups: Vec<_> = groups.into_iter().collect();
         groups.sort_by_key(|group| *group == own);
         for group in groups {
-            let there = self.own_rules(&group, uid).await?;
-            let ids: Vec<_> = there
+            let existing_rules = self.own_rules(&group, uid).await?;
+            let ids: Vec<_> = existing_rules
                 .iter()
                 .filter(|rule| surplus.contains(&text(rule, &group, own)))
                 .map(|object| &object["id"])
@@ -446,22 +449,27 @@ impl Groups {
 
     /// Deletes the load balancer's own group, and the rules that lead to it. Returns `false` if the cloud does not show the
     /// group, which may also mean that the credential is for another tenancy.
-    pub(super) async fn delete(&self, own: &str, uid: &str) -> Result<bool> {
+    pub(super) async fn delete(&self, own_group: &str, uid: &str) -> Result<bool> {
         let begun = Instant::now();
-        let group: Option<Group> = self.0.iaas.find(Call::get(ONE, &[own])).await?;
+        let group: Option<Group> = self.0.iaas.find(Call::get(ONE, &[own_group])).await?;
         // A group that was not created for the Service stays, whatever leads to it.
         if group.is_some_and(|group| !group.is_of(uid)) {
             return Ok(false);
         }
-        let seen = self.rules(own, uid).await?;
-        self.write(own, uid, &Attributes::default(), Some(&seen))
+        let seen = self.rules(own_group, uid).await?;
+        self.write(own_group, uid, &Attributes::default(), Some(&seen))
             .await?;
-        match self.0.iaas.send(Call::delete(ONE, &[own])).await {
+        match self.0.iaas.send(Call::delete(ONE, &[own_group])).await {
             Err(error) if error.is_not_found() => {
-                return match self.0.iaas.find::<Group>(Call::get(ONE, &[own])).await? {
+                return match self
+                    .0
+                    .iaas
+                    .find::<Group>(Call::get(ONE, &[own_group]))
+                    .await?
+                {
                     Some(group) if group.lifecycle_state == "AVAILABLE" => {
                         Err(Error::unauthorized(format!(
-                            "network security group {own} exists, and may not be deleted: allow the principal to manage \
+                            "network security group {own_group} exists, and may not be deleted: allow the principal to manage \
                          network-security-groups"
                         )))
                     }
@@ -472,7 +480,7 @@ impl Groups {
         }
         self.0
             .monitoring
-            .push("NSG_DELETE", begun.elapsed(), own, true);
+            .push("NSG_DELETE", begun.elapsed(), own_group, true);
         Ok(true)
     }
 }

@@ -130,7 +130,7 @@ impl LoadBalancers {
             namespace: namespace.clone(),
             name: name.to_owned(),
         };
-        let own = Self {
+        let clone_for_account = Self {
             work: Arc::clone(&self.work),
             deduplicator: Arc::clone(&self.deduplicator),
             certificates: self.certificates.clone(),
@@ -144,7 +144,7 @@ impl LoadBalancers {
         Ok(Some(Arc::clone(
             accounts
                 .entry((namespace, name.to_owned()))
-                .or_insert(Arc::new(own)),
+                .or_insert(Arc::new(clone_for_account)),
         )))
     }
 
@@ -241,9 +241,9 @@ impl LoadBalancerCloud for LoadBalancers {
         &self,
         input: &DesiredStateInput<'_, LoadBalancerSpec>,
     ) -> Result<ResourceGraph> {
-        let own = self.of_account(input.request.service)?;
+        let of_account = self.of_account(input.request.service)?;
         let mut events = PendingEvents::default();
-        let cloud = own.as_deref().unwrap_or(self);
+        let cloud = of_account.as_deref().unwrap_or(self);
         let graph = match input.scope {
             Scope::Targets => cloud.desired_targets(input, &mut events).await?,
             Scope::Everything => cloud.whole_graph(input, &mut events).await?,
@@ -269,8 +269,9 @@ impl LoadBalancerCloud for LoadBalancers {
                 .await?
                 .flat_map(|load_balancer| [load_balancer.sharing(sets)])),
             Query::Owner(identity) => {
-                let own = self.of_account(identity.service)?;
-                own.as_deref()
+                let of_account = self.of_account(identity.service)?;
+                of_account
+                    .as_deref()
                     .unwrap_or(self)
                     .find(identity)
                     .await
@@ -330,16 +331,21 @@ impl LoadBalancerCloud for LoadBalancers {
         spec: &LoadBalancerSpec,
         desired: &ResourceGraph,
     ) -> Result<()> {
-        let own = self.of_account(identity.service)?;
-        own.as_deref()
+        let of_account = self.of_account(identity.service)?;
+        of_account
+            .as_deref()
             .unwrap_or(self)
             .check_new(identity, spec, desired)
             .await
     }
 
     async fn apply(&self, change: Change<'_>, spec: &LoadBalancerSpec) -> Result<Applied> {
-        let own = self.of_account(change.identity.service)?;
-        own.as_deref().unwrap_or(self).carry_out(change, spec).await
+        let of_account = self.of_account(change.identity.service)?;
+        of_account
+            .as_deref()
+            .unwrap_or(self)
+            .carry_out(change, spec)
+            .await
     }
 
     fn published(

@@ -81,13 +81,13 @@ impl Reader<'_> {
         let text = self
             .proxied(annotation)
             .filter(|proxied| !proxied.is_empty())?;
-        let own = self
+        let own_service = self
             .service
             .metadata
             .namespace
             .as_deref()
             .unwrap_or("default");
-        let (namespace, name) = text.split_once('/').unwrap_or((own, &text));
+        let (namespace, name) = text.split_once('/').unwrap_or((own_service, &text));
         let key = annotation.key();
         let is_shared = config
             .secret_namespaces
@@ -97,9 +97,9 @@ impl Reader<'_> {
             self.annotations.mistake(format!(
                 "annotation {key}: {text:?} is not the name of a Secret, or NAMESPACE/NAME"
             ));
-        } else if namespace != own && !is_shared {
+        } else if namespace != own_service && !is_shared {
             self.annotations.mistake(format!(
-                "annotation {key}: Secret {text} is not in namespace {own} of the Service; copy the Secret there, or add \
+                "annotation {key}: Secret {text} is not in namespace {own_service} of the Service; copy the Secret there, or add \
                  {namespace:?} to loadBalancer.secretNamespaces of the cloud configuration"
             ));
         } else {
@@ -240,7 +240,7 @@ impl Reader<'_> {
     /// Reports annotations of the other kind of load balancer. The one that makes it internal is a mistake: without it, the
     /// load balancer would be public.
     pub(super) fn check_kind(&mut self, is_internal: bool) {
-        let (own, other, others) = match self.is_network {
+        let (own_key, other, others) = match self.is_network {
             true => (&key::NETWORK_INTERNAL, &key::INTERNAL, key::LOAD_BALANCER),
             false => (&key::INTERNAL, &key::NETWORK_INTERNAL, key::NETWORK),
         };
@@ -252,7 +252,7 @@ impl Reader<'_> {
             self.annotations.mistake(format!(
                 "annotation {} has no effect on a load balancer of type {kind}, which would be public; use annotation {}",
                 other.key(),
-                own.key()
+                own_key.key()
             ));
         }
         let annotations = self.service.metadata.annotations.as_ref();

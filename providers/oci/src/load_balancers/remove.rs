@@ -34,20 +34,20 @@ impl LoadBalancers {
         let id = &*actual.id;
         let uid = change.identity.uid();
         let outcome = change.outcome(1).unwrap_or_default();
-        let own = match &change.operations[0] {
+        let kept_group = match &change.operations[0] {
             Operation::Delete { .. } => None,
             _ => {
                 let graph = outcome.graph.clone().unwrap_or_default();
                 Some(self.ensure_group(change.identity, spec, &graph).await?)
             }
         };
-        if own.is_some() && groups::own(actual).is_some() {
+        if kept_group.is_some() && groups::own(actual).is_some() {
             return Ok(Applied::Shown(1, Box::new(outcome)));
         }
         let graph = outcome.graph.clone().unwrap_or_default();
         let ids = group_ids(
             &graph.balancer_attributes().cloned().unwrap_or_default(),
-            own.as_deref(),
+            kept_group.as_deref(),
         )?;
         self.send(
             form,
@@ -56,12 +56,12 @@ impl LoadBalancers {
         )
         .await?;
         let mut labels = outcome.labels.clone();
-        match own {
-            Some(own) => drop(labels.insert(groups::OWN.to_owned(), own)),
+        match kept_group {
+            Some(own_group) => drop(labels.insert(groups::OWN.to_owned(), own_group)),
             None => {
                 self.settle(change, form, id).await?;
-                if let Some(own) = groups::own(actual) {
-                    self.groups.delete(own, uid).await?;
+                if let Some(own_group) = groups::own(actual) {
+                    self.groups.delete(own_group, uid).await?;
                 }
                 labels.remove(groups::OWN);
             }
@@ -166,8 +166,8 @@ impl LoadBalancers {
                     "the cloud could not delete load balancer {id}"
                 )));
             }
-            if let Some(own) = self.group_of(change.identity, actual).await? {
-                self.groups.delete(&own, identity.uid()).await?;
+            if let Some(own_group) = self.group_of(change.identity, actual).await? {
+                self.groups.delete(&own_group, identity.uid()).await?;
             }
             return Ok(Applied::Removed);
         }
@@ -203,7 +203,7 @@ impl LoadBalancers {
         actual: &ObservedLoadBalancer,
     ) -> Result<Option<String>> {
         match groups::own(actual) {
-            Some(own) => Ok(Some(own.to_owned())),
+            Some(own_group) => Ok(Some(own_group.to_owned())),
             None => {
                 self.groups
                     .id_of(identity.uid(), &self.compartment(identity.service).await?)
@@ -237,8 +237,10 @@ impl LoadBalancers {
                 .map_err(|error| self.refused(error, id))?;
             self.settle(change, form, id).await?;
         }
-        if deletes && let Some(own) = self.group_of(change.identity, actual).await? {
-            self.groups.delete(&own, change.identity.uid()).await?;
+        if deletes && let Some(own_group) = self.group_of(change.identity, actual).await? {
+            self.groups
+                .delete(&own_group, change.identity.uid())
+                .await?;
         }
         Ok(())
     }

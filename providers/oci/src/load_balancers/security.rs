@@ -319,7 +319,7 @@ impl SecurityLists {
                 .map(|network| network.to_string())
                 .collect::<BTreeSet<_>>()
         };
-        let own = ranges(&places.balancer);
+        let balancer_ranges = ranges(&places.balancer);
         let nodes = ranges(&places.nodes);
         let mut add = |list: &str, is_ingress, peers: &BTreeSet<String>, ports: &BTreeSet<u16>| {
             for (peer, port) in peers
@@ -342,8 +342,8 @@ impl SecurityLists {
         }
         for subnet in &places.nodes {
             let list = self.list(subnet).await?;
-            add(&list, true, &own, &places.node_ports);
-            add(&list, true, &own, &places.health_ports);
+            add(&list, true, &balancer_ranges, &places.node_ports);
+            add(&list, true, &balancer_ranges, &places.health_ports);
             if places.preserves_source {
                 add(&list, true, &places.sources, &places.node_ports);
             }

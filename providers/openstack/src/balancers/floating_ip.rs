@@ -238,12 +238,12 @@ pub(super) async fn check_named(
         return Ok(());
     };
     // An interrupted sync may have associated the floating IP with the Service's own load balancer.
-    let own = legacy_tag(cluster, service);
+    let owner_tag = legacy_tag(cluster, service);
     let found = project.found_by("vip_port_id", port.clone()).await?;
     let is_own = found
         .iter()
         .flat_map(Share::all)
-        .any(|view| view.legacy_owner_tag.as_ref() == Some(&own));
+        .any(|view| view.legacy_owner_tag.as_ref() == Some(&owner_tag));
     if is_own {
         Ok(())
     } else {

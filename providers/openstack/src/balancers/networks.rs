@@ -253,8 +253,8 @@ impl NetworkCatalog {
         if known.is_some() {
             return Ok(known);
         }
-        let own = ports.of(server, Priority::Ordinary).await?;
-        let found = own
+        let server_ports = ports.of(server, Priority::Ordinary).await?;
+        let found = server_ports
             .iter()
             .find_map(|port| subnet_at(port, ip))
             .map(str::to_owned);
@@ -374,14 +374,16 @@ pub(super) async fn member_ports(
         found.clear();
         let mut is_whole = true;
         for (server, ip) in &members {
-            let own = of_device(&all, server);
-            is_whole &= own.iter().any(|port| subnet_at(port, ip).is_some());
+            let server_ports = of_device(&all, server);
+            is_whole &= server_ports
+                .iter()
+                .any(|port| subnet_at(port, ip).is_some());
             let fits = |port: &&Port| {
                 port.is_secured
                     && subnet_at(port, ip)
                         .is_some_and(|its| subnet.is_none_or(|subnet| its == subnet))
             };
-            found.extend(own.iter().filter(fits).map(|port| port.id.clone()));
+            found.extend(server_ports.iter().filter(fits).map(|port| port.id.clone()));
         }
         if is_whole {
             break;

@@ -243,13 +243,17 @@ impl Subject<'_> {
             return Ok(None);
         };
         let id = actual.text(ID).unwrap_or_default();
-        let own = differing(wanted, actual, &POOL_SETTINGS);
+        let pool_changes = differing(wanted, actual, &POOL_SETTINGS);
         let of_monitor = differing(wanted, actual, &MONITOR_SETTINGS);
         let of_members = differing(wanted, actual, &MEMBER_SETTINGS);
-        if !own.is_empty() {
-            self.update_pool(id, told(wanted, &own)).await?;
+        if !pool_changes.is_empty() {
+            self.update_pool(id, told(wanted, &pool_changes)).await?;
             let done = usize::from(of_monitor.is_empty() && of_members.is_empty());
-            return Ok(Some((done, true, self.with_settings(name, wanted, &own))));
+            return Ok(Some((
+                done,
+                true,
+                self.with_settings(name, wanted, &pool_changes),
+            )));
         }
         if !of_monitor.is_empty() {
             let done = usize::from(of_members.is_empty());

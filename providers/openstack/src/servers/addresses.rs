@@ -57,7 +57,7 @@ pub(super) fn addresses(
 /// Returns the network, `true` for a floating IP, and the address: networks by their names, in each the server's own addresses
 /// before those that it has through a trunk.
 fn in_networks<'a>(server: &'a Wire, attached: &'a Attached) -> Vec<(&'a str, bool, &'a str)> {
-    let own = server.addresses.iter().flat_map(|(network, addresses)| {
+    let server_addresses = server.addresses.iter().flat_map(|(network, addresses)| {
         addresses.iter().map(|address| {
             (
                 &**network,
@@ -70,7 +70,7 @@ fn in_networks<'a>(server: &'a Wire, attached: &'a Attached) -> Vec<(&'a str, bo
         .trunk
         .iter()
         .map(|(network, ip)| (&**network, false, &**ip));
-    let mut all: Vec<_> = own.chain(trunk).collect();
+    let mut all: Vec<_> = server_addresses.chain(trunk).collect();
     all.sort_by_key(|(network, ..)| *network);
     all
 }

@@ -185,24 +185,26 @@ impl Shared {
                 state: State::Busy,
                 ..self.observed(&balancer)?
             };
-            let there = now
+            let existing_balancer = now
                 .graph
                 .as_ref()
                 .and_then(ResourceGraph::balancer_attributes)
                 .cloned()
                 .unwrap_or_default();
-            now.graph = now.graph.map(|graph| graph.balancer(set(there)));
+            now.graph = now
+                .graph
+                .map(|graph| graph.balancer(set(existing_balancer)));
             Ok(Applied::PlanAgain(Box::new(now)))
         };
         if changes.contains(&"upgraded") {
             api.act(&balancer.resource, "finishupgrade", &Value::Null)
                 .await?;
-            return busy(&|there| there.set("upgraded", false));
+            return busy(&|upgrade| upgrade.set("upgraded", false));
         }
         if changes.contains(&"active") && changes.contains(&"ports") {
             api.act(&balancer.resource, "activate", &Value::Null)
                 .await?;
-            return busy(&|there| there.set("active", true));
+            return busy(&|activation| activation.set("active", true));
         }
         if changes.contains(&"ports") {
             let ports = settings.get("ports").cloned().unwrap_or_default();
@@ -214,7 +216,7 @@ impl Shared {
                 &json!({"inServiceStrategy": strategy}),
             )
             .await?;
-            return busy(&|there| there.set("upgraded", true).set("ports", &ports));
+            return busy(&|upgrade| upgrade.set("upgraded", true).set("ports", &ports));
         }
         let (stack, _) = self.stack.get(AGE, || self.find_stack()).await?;
         let cluster = OwnerTags::cluster(identity.cluster);

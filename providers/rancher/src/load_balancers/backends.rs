@@ -181,13 +181,14 @@ impl Backends {
         if targets.is_empty() {
             return Ok((BTreeMap::new(), claim));
         }
-        let there = self.list(Some(stack)).await?;
+        let existing_services = self.list(Some(stack)).await?;
         // A target that is no address is a service that no longer exists.
         let addresses = targets
             .iter()
             .filter(|target| target.parse::<IpAddr>().is_ok());
-        let distinct = distinct_names(addresses, names, &there);
-        let one = |(address, name)| self.one(name, address, &there, names, stack, cluster);
+        let distinct = distinct_names(addresses, names, &existing_services);
+        let one =
+            |(address, name)| self.one(name, address, &existing_services, names, stack, cluster);
         let all: Vec<_> = distinct.into_iter().map(one).collect();
         let ids: BTreeMap<String, String> = stream::iter(all)
             .buffer_unordered(CONCURRENT)
@@ -195,13 +196,13 @@ impl Backends {
             .await?;
         for id in ids.values() {
             let mut claims = self.claims.lock();
-            let there = claims.entry(id.clone()).or_default();
-            if there.is_leaving {
+            let use_of_service = claims.entry(id.clone()).or_default();
+            if use_of_service.is_leaving {
                 return Err(Error::conflict(format!(
                     "external service {id} is being deleted"
                 )));
             }
-            there.links += 1;
+            use_of_service.links += 1;
             claim.ids.push(id.clone());
         }
         self.addresses.lock().extend(
@@ -278,9 +279,10 @@ impl Backends {
         });
         match self.api.create(EXTERNAL, &body).await {
             Err(error) if error.is_conflict() => {
-                let mut there = self.list(Some(stack)).await?;
-                there.retain(|external_service| external_service.name.eq_ignore_ascii_case(name));
-                there.pop().ok_or(error)
+                let mut existing_services = self.list(Some(stack)).await?;
+                existing_services
+                    .retain(|external_service| external_service.name.eq_ignore_ascii_case(name));
+                existing_services.pop().ok_or(error)
             }
             created => created,
         }
@@ -341,11 +343,11 @@ impl Backends {
         let id = service.resource.id();
         let claim = {
             let mut claims = self.claims.lock();
-            let there = claims.entry(id.to_owned()).or_default();
-            if there.links > 0 || there.is_leaving {
+            let use_of_service = claims.entry(id.to_owned()).or_default();
+            if use_of_service.links > 0 || use_of_service.is_leaving {
                 return Ok(());
             }
-            there.is_leaving = true;
+            use_of_service.is_leaving = true;
             Claim {
                 backends: self,
                 ids: vec![id.to_owned()],

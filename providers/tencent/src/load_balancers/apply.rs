@@ -306,7 +306,7 @@ impl Work<'_> {
         let of_users = self.cloud.ports.of_users(identity.uid(), &self.before);
         // Ports of this run are known only if the Service was synced in it.
         let ports = each_port(identity.service, &["TCP", "UDP"]).flatten();
-        let own: Vec<_> = ports
+        let port_list: Vec<_> = ports
             .map(|port| Port {
                 number: port.number,
                 protocol: port.protocol.into(),
@@ -314,7 +314,7 @@ impl Work<'_> {
             .collect();
         let of_users: Vec<_> = of_users
             .into_iter()
-            .filter(|port| !own.contains(port))
+            .filter(|port| !port_list.contains(port))
             .collect();
         if self.spec.is_protected {
             self.send(

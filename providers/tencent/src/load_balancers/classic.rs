@@ -144,8 +144,8 @@ impl TencentLoadBalancers {
             return refused(format!("its listener for port {port} stays"));
         }
         let mut events = PendingEvents::default();
-        let there = seen.balancer_attributes().cloned().unwrap_or_default();
-        for difference in wanted.differences(&there) {
+        let observed_settings = seen.balancer_attributes().cloned().unwrap_or_default();
+        for difference in wanted.differences(&observed_settings) {
             events.warn(
                 "ImmutableSetting",
                 format!("{place}: {difference} has no effect"),

@@ -207,7 +207,7 @@ impl TencentLoadBalancers {
         identity: &Identity<'_>,
         place: &str,
     ) {
-        let (Some(wanted), Some(there)) =
+        let (Some(wanted), Some(observed_settings)) =
             (desired.balancer_attributes(), seen.balancer_attributes())
         else {
             return;
@@ -215,7 +215,7 @@ impl TencentLoadBalancers {
         let mut events = PendingEvents::default();
         for name in ["LoadBalancerType", "SubnetId", "InternetChargeType"] {
             // The state after a creation in this process lacks what the creation left to the cloud.
-            let from = there.text(name).unwrap_or("of its creation");
+            let from = observed_settings.text(name).unwrap_or("of its creation");
             if let Some(to) = wanted.text(name).filter(|to| *to != from) {
                 let text = format!("{place} keeps {name} {from}: it cannot be changed to {to}");
                 let text = format!(
@@ -239,12 +239,12 @@ impl LoadBalancerCloud for TencentLoadBalancers {
 
     fn naming(&self, cluster: &Cluster, service: &Service) -> Naming {
         *self.cluster_tag.lock() = Some(OwnerTags::cluster(cluster).to_owned());
-        let own = key::LB_NAME_KEY
+        let own_name_key = key::LB_NAME_KEY
             .text_on(service)
             .map(str::trim)
             .filter(|text| !text.is_empty())
             .map(str::to_owned);
-        self.names.lock().extend(own.clone());
+        self.names.lock().extend(own_name_key.clone());
         let requested_id = key::existing(service);
         let uid = service.metadata.uid.clone().unwrap_or_default();
         match &requested_id {
@@ -266,7 +266,7 @@ impl LoadBalancerCloud for TencentLoadBalancers {
             (None, true) => internal_kind(key::internal_subnet(service).unwrap_or_default()),
             (None, false) => PUBLIC,
         };
-        let name = own.unwrap_or_else(|| generated_name(id, service));
+        let name = own_name_key.unwrap_or_else(|| generated_name(id, service));
         let recorded_id = key::ID.text_on(service).map(str::to_owned);
         Naming {
             name,
@@ -279,10 +279,14 @@ impl LoadBalancerCloud for TencentLoadBalancers {
     }
 
     fn spec(&self, service: &Service) -> Parsed<Spec> {
-        let own = self.cluster_tag.lock().clone().unwrap_or_default();
+        let own_cluster_tag = self.cluster_tag.lock().clone().unwrap_or_default();
         Spec::of(
             service,
-            self.api.config.cluster_id.as_deref().unwrap_or(&own),
+            self.api
+                .config
+                .cluster_id
+                .as_deref()
+                .unwrap_or(&own_cluster_tag),
         )
     }
 

@@ -130,7 +130,9 @@ fn tags(tags: Option<Value>, annotations: &mut Annotations<'_>) -> Vec<Value> {
     let is_tag = |object: &Value| {
         let key = text(object, "TagKey");
         !key.is_empty()
-            && !OWN_TAGS.iter().any(|own| key.starts_with(own))
+            && !OWN_TAGS
+                .iter()
+                .any(|own_prefix| key.starts_with(own_prefix))
             && object["TagValue"].is_string()
     };
     match tags {

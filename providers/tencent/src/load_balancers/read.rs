@@ -204,8 +204,8 @@ impl TencentLoadBalancers {
             .map(|service_tag| (*service_tag).to_owned());
         let cluster = tags.get(CLUSTER_TAG).map(|tag| {
             let is_ours = self.api.config.cluster_id.as_deref() == Some(tag);
-            let own = self.cluster_tag.lock().clone().filter(|_| is_ours);
-            own.unwrap_or_else(|| (*tag).to_owned())
+            let own_cluster_tag = self.cluster_tag.lock().clone().filter(|_| is_ours);
+            own_cluster_tag.unwrap_or_else(|| (*tag).to_owned())
         });
         let is_free = service.is_none() && cluster.is_none();
         let requested = self.requested.lock();

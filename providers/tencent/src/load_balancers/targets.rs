@@ -128,7 +128,7 @@ impl TencentLoadBalancers {
 impl Work<'_> {
     /// Returns the targets whose instances exist, and those that are addresses.
     async fn existing(&self, targets: &[Value]) -> Result<Vec<Value>> {
-        let there = try_join_all(targets.iter().map(async |target| {
+        let existing_targets = try_join_all(targets.iter().map(async |target| {
             let exists = match target["InstanceId"].as_str() {
                 // An instance of another VPC exists; the cloud says if it can be a target.
                 Some(id) => match self.cloud.source.state_by_id(id, Priority::Ordinary).await {
@@ -139,7 +139,7 @@ impl Work<'_> {
             };
             Ok::<_, Error>(exists.then(|| target.clone()))
         }));
-        Ok(there.await?.into_iter().flatten().collect())
+        Ok(existing_targets.await?.into_iter().flatten().collect())
     }
 
     /// Registers new targets, then removes old ones, then changes weights. Returns `false` if targets were left out,
@@ -216,21 +216,21 @@ impl Work<'_> {
             Err(error) if error.is_not_found() || error.is_invalid() => error,
             outcome => return outcome.map(|()| true),
         };
-        let there = self.existing(targets).await?;
+        let existing_targets = self.existing(targets).await?;
         let has_others = self.before.targets.iter().any(|(_, all)| !all.is_empty());
-        if there.len() == targets.len() && there.len() == 1 && !has_others {
+        if existing_targets.len() == targets.len() && existing_targets.len() == 1 && !has_others {
             return Err(error);
         }
         // A credential of another account sees no instance, and not the load balancer either.
         self.cloud.check_account().await?;
-        if there.len() < targets.len() {
+        if existing_targets.len() < targets.len() {
             tracing::warn!(%error, id = self.actual.id, "targets without an instance are left out");
         }
         let send = async |part: Vec<Value>| self.send_targets(action, &part).await;
-        let refused = if there.is_empty() {
+        let refused = if existing_targets.is_empty() {
             Vec::new()
         } else {
-            without_refused(&there, has_others, send).await?
+            without_refused(&existing_targets, has_others, send).await?
         };
         for (target, error) in refused {
             let id = ["InstanceId", "EniIp"]

@@ -40,7 +40,7 @@ pub(super) fn routed(now: &Observed, nodes: usize) -> ExpectationVerdict {
         let is_of_a_node = |range: &str| {
             now.nodes
                 .iter()
-                .any(|node| node.pod_cidrs.iter().any(|own| &**own == range))
+                .any(|node| node.pod_cidrs.iter().any(|own_range| &**own_range == range))
         };
         other = routes
             .iter()
@@ -72,9 +72,9 @@ fn problem(node: &Node, routes: &HashMap<&str, &CloudRoute>) -> Option<String> {
         return Some(format!("Node {name} has no Pod range"));
     }
     let address = |hop: &String| {
-        node.addresses
-            .iter()
-            .any(|own| own.kind == AddressType::InternalIP && *own.address == **hop)
+        node.addresses.iter().any(|own_address| {
+            own_address.kind == AddressType::InternalIP && *own_address.address == **hop
+        })
     };
     for range in &node.pod_cidrs {
         let Some(route) = routes.get(&**range) else {

@@ -105,11 +105,11 @@ pub(super) async fn check(
 
 /// Returns the text about Nodes that have no problem: `own` are this provider's, of which `waiting` are not initialized
 /// yet, and `others` are left alone.
-fn all_well(own: usize, waiting: usize, others: usize) -> String {
-    let all = own + others;
-    let initialized = own - waiting;
+fn all_well(own_count: usize, waiting: usize, others: usize) -> String {
+    let all = own_count + others;
+    let initialized = own_count - waiting;
     let parts = [
-        (own > 0).then(|| format!("{initialized} of {all} have a machine and are initialised")),
+        (own_count > 0).then(|| format!("{initialized} of {all} have a machine and are initialised")),
         (waiting > 0).then(|| {
             format!("{waiting} of {all} have a machine and are not initialised yet (taint {TAINT_UNINITIALIZED})")
         }),

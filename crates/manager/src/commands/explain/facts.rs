@@ -101,7 +101,8 @@ impl From<Event> for EventFact {
 }
 
 impl Facts {
-    /// Returns the newest event of a reason, unless one of the reasons that end it was reported later.
+    /// Returns the newest event of a reason, unless one of the reasons that end it was reported later, or in the same
+    /// second: events have whole seconds, and a state begins before it ends.
     pub(super) fn current(&self, reason: EventReason, ends: &[EventReason]) -> Option<&EventFact> {
         let newest = |reason: EventReason| {
             self.events
@@ -113,7 +114,7 @@ impl Facts {
         let is_over = ends
             .iter()
             .filter_map(|end| newest(*end))
-            .any(|end| end.last > event.last);
+            .any(|end| end.last >= event.last);
         (!is_over).then_some(event)
     }
 

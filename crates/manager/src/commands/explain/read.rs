@@ -402,7 +402,7 @@ impl Reader<'_> {
         let all = ask(provider.name(), async { routes.list(&self.cluster).await })
             .await
             .ok()?;
-        let own: Vec<Destination> = node
+        let own_destinations: Vec<Destination> = node
             .pod_cidrs
             .iter()
             .map(|cidr| Destination::new(cidr))
@@ -412,7 +412,7 @@ impl Reader<'_> {
             let leads_to = *route.target_node == *node.name;
             if leads_to {
                 found.push(route.destination_cidr.clone());
-            } else if own.contains(&Destination::new(&route.destination_cidr)) {
+            } else if own_destinations.contains(&Destination::new(&route.destination_cidr)) {
                 let target = if route.target_node.is_empty() {
                     "no known Node"
                 } else {
@@ -477,7 +477,7 @@ fn of_object(report: &Report, kind: Kind, subject: &Subject) -> ObjectPlan {
 
 /// Adds the steps for routes of a Node.
 fn add_routes(report: &Report, node: &Node, plan: &mut ObjectPlan) {
-    let own: Vec<Destination> = node
+    let own_destinations: Vec<Destination> = node
         .pod_cidrs
         .iter()
         .map(|cidr| Destination::new(cidr))
@@ -490,7 +490,7 @@ fn add_routes(report: &Report, node: &Node, plan: &mut ObjectPlan) {
         let leads_to = |step: &&crate::commands::plan::Step| {
             step.step.detail.contains(&format!("→ {}", node.name))
         };
-        if own.contains(&Destination::new(&key.name))
+        if own_destinations.contains(&Destination::new(&key.name))
             || route.steps.iter().any(|step| leads_to(&step))
         {
             plan.steps.extend(route.steps.iter().cloned());

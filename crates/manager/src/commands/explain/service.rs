@@ -92,10 +92,13 @@ fn own(service_facts: &ServiceFacts) -> Option<String> {
     let Balancers::Described(all) = &service_facts.balancers else {
         return None;
     };
-    let own = all
+    let own_services = all
         .iter()
         .find(|balancer| balancer.ownership == Ownership::Own)?;
-    Some(format!("load balancer {:?} ({})", own.name, own.id))
+    Some(format!(
+        "load balancer {:?} ({})",
+        own_services.name, own_services.id
+    ))
 }
 
 fn ours(

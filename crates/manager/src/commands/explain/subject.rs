@@ -74,13 +74,13 @@ impl Subject {
     /// Returns those of `names`, the names of all objects of this kind, that are most similar to this one's: first those
     /// of the same name in another namespace.
     pub(super) fn similar(&self, names: impl Iterator<Item = String>) -> Vec<String> {
-        let own = match self {
+        let own_name = match self {
             Self::Node(name) => name.clone(),
             Self::Service { namespace, name } => format!("{namespace}/{name}"),
         };
-        let likeness = |name: &str| match name.rsplit('/').next() == own.rsplit('/').next() {
+        let likeness = |name: &str| match name.rsplit('/').next() == own_name.rsplit('/').next() {
             true => 1.0,
-            false => strsim::jaro_winkler(name, &own),
+            false => strsim::jaro_winkler(name, &own_name),
         };
         let mut names: Vec<(f64, String)> = names.map(|name| (likeness(&name), name)).collect();
         names.sort_by(|(a, one), (b, other)| b.total_cmp(a).then_with(|| one.cmp(other)));

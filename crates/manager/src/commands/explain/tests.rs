@@ -610,6 +610,12 @@ fn a_state_is_over_once_a_later_event_ended_it() {
         "an averted hold is no error"
     );
     assert!(!states(&averted.node()).contains(&State::DeletionHeld));
+    // Events have whole seconds.
+    let at_once = held().event(EventReason::DeletionAverted);
+    assert!(
+        !has_error(&at_once.facts),
+        "a hold that was averted within a second"
+    );
     let failed = || Situation::well().event(EventReason::UpdateFailed);
     assert_eq!(states(&failed().service()), [State::TargetsNotUpdated]);
     assert_eq!(

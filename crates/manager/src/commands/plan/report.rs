@@ -212,10 +212,10 @@ impl Report {
     /// Adds the plan of one object unless the plan is empty.
     pub(super) fn add(&mut self, kind: Kind, namespace: &str, name: &str, plan: ObjectPlan) {
         if !plan.is_empty() {
-            let there = self.object(kind, namespace, name);
-            there.steps.extend(plan.steps);
-            there.notes.extend(plan.notes);
-            there.errors.extend(plan.errors);
+            let object_plan = self.object(kind, namespace, name);
+            object_plan.steps.extend(plan.steps);
+            object_plan.notes.extend(plan.notes);
+            object_plan.errors.extend(plan.errors);
         }
     }
 
