@@ -611,7 +611,12 @@ fn a_state_is_over_once_a_later_event_ended_it() {
     );
     assert!(!states(&averted.node()).contains(&State::DeletionHeld));
     // Events have whole seconds.
-    let at_once = held().event(EventReason::DeletionAverted);
+    let at_once = held().with(|situation| {
+        situation.facts.events.push(EventFact {
+            is_warning: false,
+            ..event(EventReason::DeletionAverted, THEN)
+        });
+    });
     assert!(
         !has_error(&at_once.facts),
         "a hold that was averted within a second"
