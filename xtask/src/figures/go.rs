@@ -4,7 +4,7 @@
 //! cloud controller manager, without tests, mocks, fakes, generated files, and clients of the cloud's API that a vendor
 //! publishes as a library.
 
-/// A vendor's program.
+/// The cloud controller manager of a vendor, written in Go.
 #[derive(Debug)]
 pub(super) struct GoProgram {
     /// Folder of this project's provider.

@@ -20,9 +20,9 @@ use crate::project::Project;
 /// Counts of some code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Count {
-    /// Lines of code.
+    /// Lines of code: those on which a token begins.
     lines: usize,
-    /// Tokens.
+    /// Tokens of the language, without comments and separators.
     tokens: usize,
     /// Closures with a parameter named `it`, which says nothing about the value.
     unnamed_parameters: usize,

@@ -97,7 +97,8 @@ fn has_comma(stream: TokenStream) -> bool {
     stream.into_iter().any(|tree| is_mark(&tree, ','))
 }
 
-fn is_mark(tree: &TokenTree, wanted: char) -> bool {
+/// Returns `true` if the tree is this character of punctuation.
+pub(super) fn is_mark(tree: &TokenTree, wanted: char) -> bool {
     matches!(tree, TokenTree::Punct(mark) if mark.as_char() == wanted)
 }
 

@@ -1,11 +1,11 @@
 //! The tokens of a source file, each with its line, and whether it is part of the unit tests.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, anyhow};
 use proc_macro2::{Delimiter, Group, Spacing, TokenStream, TokenTree};
 
-use super::patterns;
+use super::patterns::{self, is_mark};
 use super::{Count, Figures, Kind};
 
 /// Returns the counts of a file. Modules with `#[cfg(test)]` inside code are tests.
@@ -25,7 +25,7 @@ pub(super) fn count(text: &str, kind: Kind) -> Result<Figures> {
 struct Counter {
     figures: Figures,
     /// Lines of code, by kind. A line that has both counts for both.
-    lines: std::collections::BTreeMap<Kind, BTreeSet<usize>>,
+    lines: BTreeMap<Kind, BTreeSet<usize>>,
 }
 
 impl Counter {
@@ -48,7 +48,7 @@ impl Counter {
             match &trees[position] {
                 TokenTree::Group(group) => self.read_group(group, kind),
                 tree if is_counted(tree, position.checked_sub(1).map(|before| &trees[before])) => {
-                    self.add(tree.span().start().line, kind, 1);
+                    self.add(tree.span().start().line, kind);
                 }
                 _ => {}
             }
@@ -58,14 +58,14 @@ impl Counter {
 
     fn read_group(&mut self, group: &Group, kind: Kind) {
         if group.delimiter() != Delimiter::None {
-            self.add(group.span_open().start().line, kind, 1);
-            self.add(group.span_close().start().line, kind, 1);
+            self.add(group.span_open().start().line, kind);
+            self.add(group.span_close().start().line, kind);
         }
         self.read(group.stream(), kind);
     }
 
-    fn add(&mut self, line: usize, kind: Kind, tokens: usize) {
-        self.figures.entry(kind).or_default().tokens += tokens;
+    fn add(&mut self, line: usize, kind: Kind) {
+        self.figures.entry(kind).or_default().tokens += 1;
         self.lines.entry(kind).or_default().insert(line);
     }
 }
@@ -73,21 +73,19 @@ impl Counter {
 /// Returns `true` for a tree that is a token of its own: neither a comma or semicolon, nor the second character of an
 /// operator or of a lifetime.
 fn is_counted(tree: &TokenTree, before: Option<&TokenTree>) -> bool {
-    let is_mark = |wanted: &[char]| matches!(tree, TokenTree::Punct(mark) if wanted.contains(&mark.as_char()));
+    let separates = is_mark(tree, ',') || is_mark(tree, ';');
     let follows_at_once =
         matches!(before, Some(TokenTree::Punct(first)) if first.spacing() == Spacing::Joint);
     // A lifetime begins a token, also behind `&`.
-    let continues = follows_at_once && !is_mark(&['\'']);
-    !is_mark(&[',', ';']) && !continues
+    let continues = follows_at_once && !is_mark(tree, '\'');
+    !separates && !continues
 }
 
 /// Returns the number of trees that a doc comment takes: the lexer turns it into an attribute.
 fn documentation(trees: &[TokenTree]) -> Option<usize> {
-    let is_mark = |tree: Option<&TokenTree>, wanted| matches!(tree, Some(TokenTree::Punct(mark)) if mark.as_char() == wanted);
-    if !is_mark(trees.first(), '#') {
-        return None;
-    }
-    let bracket = if is_mark(trees.get(1), '!') { 2 } else { 1 };
+    trees.first().filter(|tree| is_mark(tree, '#'))?;
+    let is_inner = trees.get(1).is_some_and(|tree| is_mark(tree, '!'));
+    let bracket = if is_inner { 2 } else { 1 };
     let Some(TokenTree::Group(group)) = trees.get(bracket) else {
         return None;
     };
